@@ -1,0 +1,1 @@
+"""The pure core: what a simulator calls. Standard library and numpy only."""

@@ -1,0 +1,212 @@
+"""A batch as counts, and the totals that every law is a function of.
+
+A request is described by four counts and never by a prefill or decode label: the
+counts are what the engine's own scheduler reads, and a label would be wrong for a
+request that schedules several tokens while it decodes (speculative decoding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from kernelfit.kernel.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class RequestShape:
+    """The four counts of one request in one step.
+
+    Attributes
+    ----------
+    scheduled : int
+        Tokens computed in this step [tokens]; at least 1.
+    computed : int
+        Tokens whose KV exists before this step, cache hits included [tokens].
+    prompt_len : int
+        Length of the prompt [tokens]; at least 1.
+    cached_tokens : int
+        Prefix-cache hit of the request [tokens], already subtracted from
+        ``scheduled`` and part of ``computed``.
+    """
+
+    scheduled: int
+    computed: int
+    prompt_len: int
+    cached_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the counts.
+
+        Raises
+        ------
+        InvalidArgument
+            When a count is negative, zero where a token is needed, or the cache hit
+            exceeds what is computed.
+        """
+        if self.scheduled < 1:
+            raise InvalidArgument("scheduled", self.scheduled, ">= 1 token")
+        if self.computed < 0:
+            raise InvalidArgument("computed", self.computed, ">= 0 tokens")
+        if self.prompt_len < 1:
+            raise InvalidArgument("prompt_len", self.prompt_len, ">= 1 token")
+        if not 0 <= self.cached_tokens <= self.computed:
+            raise InvalidArgument(
+                "cached_tokens", self.cached_tokens, f"0 to computed ({self.computed}) tokens"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step's batch.
+
+    Attributes
+    ----------
+    requests : tuple of RequestShape
+        At least one request.
+    decode_threshold : int
+        A request with at most this many scheduled tokens takes the decode
+        attention path [tokens].
+    sm_budget : int
+        SMs that the step may use; 0 means all of them.
+    """
+
+    requests: tuple[RequestShape, ...]
+    decode_threshold: int = 1
+    sm_budget: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the batch.
+
+        Raises
+        ------
+        InvalidArgument
+            When the batch is empty or a setting is negative.
+        """
+        if not isinstance(self.requests, tuple):
+            object.__setattr__(self, "requests", tuple(self.requests))
+        if not self.requests:
+            raise InvalidArgument("requests", (), "at least one request")
+        if self.decode_threshold < 0:
+            raise InvalidArgument("decode_threshold", self.decode_threshold, ">= 0 tokens")
+        if self.sm_budget < 0:
+            raise InvalidArgument("sm_budget", self.sm_budget, ">= 0 SMs; 0 means all")
+
+    def tokens(self) -> int:
+        """Return the tokens scheduled in this step.
+
+        Returns
+        -------
+        int
+            Sum of ``scheduled`` [tokens].
+        """
+        return sum(r.scheduled for r in self.requests)
+
+    @staticmethod
+    def decode(requests: int, context: int) -> Batch:
+        """Return a uniform decode batch.
+
+        Parameters
+        ----------
+        requests : int
+            Number of requests, each scheduling one token.
+        context : int
+            Tokens in each request's KV before the step [tokens].
+
+        Returns
+        -------
+        Batch
+            The batch, with every request just past its prompt.
+        """
+        shape = RequestShape(scheduled=1, computed=context, prompt_len=max(1, context))
+        return Batch(requests=(shape,) * requests)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTotals:
+    """What a batch is reduced to; every field adds and subtracts exactly.
+
+    A simulator can keep these incrementally instead of walking its requests.
+
+    Attributes
+    ----------
+    requests : int
+        Requests in the step.
+    tokens : int
+        Tokens scheduled [tokens].
+    decode_requests : int
+        Requests on the decode attention path.
+    decode_context_tokens : int
+        KV tokens read by the decode path, sum of computed + scheduled [tokens].
+    decode_pairs : int
+        Query-key pairs of the decode path, sum of s*c + s*(s+1)/2.
+    prefill_context_tokens : int
+        KV tokens read by the prefill path, sum of computed + scheduled [tokens].
+    prefill_pairs : int
+        Query-key pairs of the prefill path, sum of s*c + s*(s+1)/2.
+    """
+
+    requests: int = 0
+    tokens: int = 0
+    decode_requests: int = 0
+    decode_context_tokens: int = 0
+    decode_pairs: int = 0
+    prefill_context_tokens: int = 0
+    prefill_pairs: int = 0
+
+    def __add__(self, other: BatchTotals) -> BatchTotals:
+        """Return the totals of both together."""
+        return BatchTotals(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+
+    def __sub__(self, other: BatchTotals) -> BatchTotals:
+        """Return these totals without the other's."""
+        return BatchTotals(*(a - b for a, b in zip(_values(self), _values(other), strict=True)))
+
+    @staticmethod
+    def of(requests: Iterable[RequestShape], decode_threshold: int = 1) -> BatchTotals:
+        """Reduce requests to their totals.
+
+        Parameters
+        ----------
+        requests : iterable of RequestShape
+            The requests, in any order.
+        decode_threshold : int
+            Scheduled tokens up to which a request takes the decode path [tokens].
+
+        Returns
+        -------
+        BatchTotals
+            The sums; exact integers.
+        """
+        count = tokens = decode_requests = 0
+        decode_context = decode_pairs = prefill_context = prefill_pairs = 0
+        for request in requests:
+            scheduled = request.scheduled
+            context = request.computed + scheduled
+            pairs = scheduled * request.computed + scheduled * (scheduled + 1) // 2
+            count += 1
+            tokens += scheduled
+            if scheduled <= decode_threshold:
+                decode_requests += 1
+                decode_context += context
+                decode_pairs += pairs
+            else:
+                prefill_context += context
+                prefill_pairs += pairs
+        return BatchTotals(
+            requests=count,
+            tokens=tokens,
+            decode_requests=decode_requests,
+            decode_context_tokens=decode_context,
+            decode_pairs=decode_pairs,
+            prefill_context_tokens=prefill_context,
+            prefill_pairs=prefill_pairs,
+        )
+
+
+TOTAL_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(BatchTotals))
+"""Names of the totals, in the column order of every totals array."""
+
+
+def _values(totals: BatchTotals) -> tuple[int, ...]:
+    return tuple(getattr(totals, name) for name in TOTAL_FIELDS)

@@ -1,0 +1,1 @@
+"""Recording complete step logs from an unmodified vLLM; standard library only."""

@@ -1,0 +1,50 @@
+"""The entry point that vLLM loads in each of its processes.
+
+Asleep unless ``KERNELFIT_TRACE_DIR`` names a folder. vLLM loads its general
+plug-ins in the API server, inside the engine core and in each worker, so one
+registration reaches every process; it may be called more than once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from kernelfit.record.hooks import Recorder, wrap_executor, wrap_scheduler, wrap_worker
+
+EXECUTORS = (
+    ("vllm.v1.executor.uniproc_executor", "UniProcExecutor"),
+    ("vllm.v1.executor.multiproc_executor", "MultiprocExecutor"),
+)
+_MARK = "_kernelfit_recorder"
+
+
+def register() -> None:
+    """Install the hooks in this process, once, when recording is asked for.
+
+    Notes
+    -----
+    Hook names hold for vLLM 0.11 to 0.33 (compared in the released sources);
+    0.32.0 is the version that the project records with.
+    """
+    folder = os.environ.get("KERNELFIT_TRACE_DIR")
+    if not folder:
+        return
+    try:
+        vllm = importlib.import_module("vllm")
+        if getattr(vllm, _MARK, None) is not None:
+            return
+        scheduler = importlib.import_module("vllm.v1.core.sched.scheduler").Scheduler
+        recorder = Recorder(Path(folder), str(getattr(vllm, "__version__", "unknown")))
+        wrap_scheduler(recorder, scheduler)
+        for module, name in EXECUTORS:
+            executor = getattr(importlib.import_module(module), name, None)
+            if executor is not None and "execute_model" in vars(executor):
+                wrap_executor(recorder, executor)
+        worker = importlib.import_module("vllm.v1.worker.gpu_worker").Worker
+        wrap_worker(recorder, worker)
+        setattr(vllm, _MARK, recorder)
+    except Exception as error:  # noqa: BLE001 - the engine runs on without a recorder
+        print(f"kernelfit: recording not installed ({error!r})", file=sys.stderr, flush=True)
