@@ -1,0 +1,1 @@
+"""Chip, model, run, deployment and kernel files: validated at the edge, plain objects inside."""

@@ -1,0 +1,62 @@
+"""The strict form of a pool in a document; its fields are those of the core's ``Pool``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from kernelfit.documents.yamldoc import Strict
+from kernelfit.kernel.pool import Pool
+
+Count = Annotated[int, Field(ge=1)]
+Word = Annotated[str, Field(min_length=1)]
+GraphMode = Literal["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
+
+
+class PoolSpec(Strict):
+    """What ``pool:`` may say; every key is optional and means what ``Pool`` says."""
+
+    tp: Count = 1
+    pp: Count = 1
+    dp: Count = 1
+    nodes: Count = 1
+    enable_expert_parallel: bool = False
+    max_num_seqs: Count | None = None
+    max_num_batched_tokens: Count | None = None
+    block_size: Count | None = None
+    max_model_len: Count | None = None
+    cache_dtype: Word | None = None
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
+    async_scheduling: bool | None = None
+    enforce_eager: bool | None = None
+    cudagraph_mode: GraphMode | None = None
+    cudagraph_capture_sizes: list[Count] = Field(default_factory=list)
+    disable_custom_all_reduce: bool | None = None
+    disable_cascade_attn: bool | None = None
+    enable_prefix_caching: bool | None = None
+    quantization: Word | None = None
+    speculative_method: Word | None = None
+
+    @model_validator(mode="after")
+    def _nodes_hold_ranks(self) -> PoolSpec:
+        ranks = self.tp * self.pp * self.dp
+        if self.nodes > ranks:
+            raise ValueError(f"nodes is {self.nodes}, but tp x pp x dp gives only {ranks} ranks")
+        return self
+
+    def core(self) -> Pool:
+        """Return the pool as the core takes it.
+
+        Returns
+        -------
+        Pool
+            The same facts.
+        """
+        facts = {item.name: getattr(self, item.name) for item in dataclasses.fields(Pool)}
+        facts["cudagraph_capture_sizes"] = tuple(self.cudagraph_capture_sizes)
+        return Pool(**facts)
+
+
+POOL_KEYS: tuple[str, ...] = tuple(item.name for item in dataclasses.fields(Pool))
