@@ -1,1 +1,50 @@
 """The pure core: what a simulator calls. Standard library and numpy only."""
+
+from kernelfit.kernel.batch import Batch, BatchTotals, RequestShape
+from kernelfit.kernel.catalog import Coefficient
+from kernelfit.kernel.chip import Chip
+from kernelfit.kernel.datasheet import DatasheetKernel
+from kernelfit.kernel.errors import InvalidArgument, KernelError, Refusal
+from kernelfit.kernel.estimate import (
+    CalibratedStepTime,
+    CoefficientOrigin,
+    MemoryBreakdown,
+    StepEstimate,
+)
+from kernelfit.kernel.fitted import Fitted, FittedKernel
+from kernelfit.kernel.interface import Kernel
+from kernelfit.kernel.model import Attention, Experts, LayerKind, Mlp, Model
+from kernelfit.kernel.pool import Direction, Placement, Pool, Tier
+from kernelfit.kernel.resolution import Override, Resolution
+from kernelfit.kernel.resources import Resource
+
+__all__ = [
+    "Attention",
+    "Batch",
+    "BatchTotals",
+    "CalibratedStepTime",
+    "Chip",
+    "Coefficient",
+    "CoefficientOrigin",
+    "DatasheetKernel",
+    "Direction",
+    "Experts",
+    "Fitted",
+    "FittedKernel",
+    "InvalidArgument",
+    "Kernel",
+    "KernelError",
+    "LayerKind",
+    "MemoryBreakdown",
+    "Mlp",
+    "Model",
+    "Override",
+    "Placement",
+    "Pool",
+    "Refusal",
+    "RequestShape",
+    "Resolution",
+    "Resource",
+    "StepEstimate",
+    "Tier",
+]

@@ -1,0 +1,290 @@
+"""What every kernel shares: a plan, priced cells, and the answers that need no fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy.typing as npt
+
+from kernelfit.kernel import memory, transfers
+from kernelfit.kernel.basis import Array
+from kernelfit.kernel.batch import Batch, BatchTotals
+from kernelfit.kernel.errors import InvalidArgument
+from kernelfit.kernel.estimate import CoefficientOrigin, MemoryBreakdown, StepEstimate
+from kernelfit.kernel.pool import Direction, Placement, Pool, Tier
+from kernelfit.kernel.pricing import (
+    Cell,
+    Plan,
+    check_batch,
+    estimate,
+    price,
+    price_many,
+    with_host,
+)
+from kernelfit.kernel.resolution import Resolution
+
+CORE_SET = "kernelfit.kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class PricedKernel:
+    """A plan with priced cells; it answers the whole ``Kernel`` interface.
+
+    Attributes
+    ----------
+    plan : Plan
+        What does not depend on the batch or on coefficients.
+    cells : tuple of Cell
+        The priced cells.
+    origins : tuple of CoefficientOrigin
+        The evidence of every coefficient behind the cells.
+    """
+
+    plan: Plan
+    cells: tuple[Cell, ...]
+    origins: tuple[CoefficientOrigin, ...]
+
+    def fixed_bytes(self) -> MemoryBreakdown:
+        """Return the bytes on one rank whatever the requests.
+
+        Returns
+        -------
+        MemoryBreakdown
+            Parts and total [bytes].
+        """
+        return memory.fixed_bytes(self.plan)
+
+    def sequence_fixed_bytes(self) -> int:
+        """Return the bytes of one sequence whatever its length.
+
+        Returns
+        -------
+        int
+            0: the attention kinds that are priced keep no recurrent state [bytes].
+        """
+        return 0
+
+    def sequence_variable_bytes(self, tokens: int) -> int:
+        """Return the KV bytes of one sequence on one rank.
+
+        Parameters
+        ----------
+        tokens : int
+            Length of the sequence [tokens].
+
+        Returns
+        -------
+        int
+            Bytes in whole pages [bytes].
+
+        Raises
+        ------
+        InvalidArgument
+            When ``tokens`` is negative.
+        """
+        return memory.sequence_variable_bytes(self.plan, tokens)
+
+    def step_time(self, batch: Batch) -> StepEstimate:
+        """Return the time of one forward pass under both bounds.
+
+        Parameters
+        ----------
+        batch : Batch
+            The batch.
+
+        Returns
+        -------
+        StepEstimate
+            Both bounds, the bottleneck and the time by resource [s].
+
+        Raises
+        ------
+        InvalidArgument
+            When the batch exceeds the pool's limits.
+        """
+        check_batch(self.plan, batch)
+        totals = BatchTotals.of(batch.requests, batch.decode_threshold)
+        return self.totals_time(totals, batch.sm_budget)
+
+    def totals_time(self, totals: BatchTotals, sm_budget: int = 0) -> StepEstimate:
+        """Return the time of one forward pass from its totals.
+
+        Parameters
+        ----------
+        totals : BatchTotals
+            The batch's totals, kept by the caller.
+        sm_budget : int
+            SMs that the step may use; 0 means all of them.
+
+        Returns
+        -------
+        StepEstimate
+            The same as ``step_time`` of the batch [s].
+        """
+        if totals.requests < 1 or totals.tokens < totals.requests:
+            raise InvalidArgument("totals", totals, "at least one request and one token of each")
+        return estimate(self.plan, price(self.plan, self.cells, totals, sm_budget))
+
+    def step_times(self, table: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
+        """Return the times of many steps at once.
+
+        Parameters
+        ----------
+        table : mapping of str to array_like, shape (n_steps,)
+            One column per field of ``BatchTotals``.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (n_steps,)
+            ``overlap_s``, ``no_overlap_s``, ``host_s`` and one ``<resource>_s`` per
+            resource [s]; equal to ``totals_time`` within a relative 1e-12.
+        """
+        times = price_many(self.plan, self.cells, table)
+        hidden = self.plan.resolution.async_scheduling
+        out = {
+            "overlap_s": with_host(times.overlap_s, times.host_s, hidden),
+            "no_overlap_s": times.no_overlap_s + times.host_s,
+            "host_s": times.host_s,
+        }
+        for resource, time in times.per_resource_s:
+            out[f"{resource}_s"] = time
+        return out  # type: ignore[return-value]
+
+    def tier_time(
+        self, tier: Tier, direction: Direction, nbytes: int, queue_depth: int
+    ) -> float:
+        """Return the time of one offload transfer.
+
+        Parameters
+        ----------
+        tier : Tier
+            The tier.
+        direction : Direction
+            Which way the bytes go.
+        nbytes : int
+            Size [bytes].
+        queue_depth : int
+            Transfers sharing the links, this one included.
+
+        Returns
+        -------
+        float
+            Time [s].
+
+        Raises
+        ------
+        Refusal
+            When no rate is stated for the tier.
+        """
+        return transfers.tier_time_s(self.plan, tier, direction, nbytes, queue_depth)
+
+    def pd_transfer_time(self, tokens: int, source: Placement, target: Placement) -> float:
+        """Return the time of moving a prompt's KV between pools.
+
+        Parameters
+        ----------
+        tokens : int
+            Tokens [tokens].
+        source, target : Placement
+            Where the pools stand.
+
+        Returns
+        -------
+        float
+            Time [s].
+
+        Raises
+        ------
+        Refusal
+            When the chip states no link of the kind needed.
+        """
+        return transfers.pd_transfer_time_s(self.plan, tokens, source, target)
+
+    def admission_overhead(self, prompt_tokens: int) -> float:
+        """Return the CPU work before a request can be scheduled.
+
+        Parameters
+        ----------
+        prompt_tokens : int
+            Length of the prompt [tokens].
+
+        Returns
+        -------
+        float
+            0.0: step logs hold no front-end times, so it is not charged, and the
+            provenance says so [s].
+
+        Raises
+        ------
+        InvalidArgument
+            When ``prompt_tokens`` is negative.
+        """
+        if prompt_tokens < 0:
+            raise InvalidArgument("prompt_tokens", prompt_tokens, ">= 0 tokens")
+        return 0.0
+
+    def output_token_overhead(self) -> float:
+        """Return the CPU work per emitted token, outside the step.
+
+        Returns
+        -------
+        float
+            0.0: not charged, see ``admission_overhead`` [s].
+        """
+        return 0.0
+
+    def completion_overhead(self) -> float:
+        """Return the CPU work when a request finishes.
+
+        Returns
+        -------
+        float
+            0.0: not charged, see ``admission_overhead`` [s].
+        """
+        return 0.0
+
+    def provenance(self) -> tuple[CoefficientOrigin, ...]:
+        """Return every coefficient used, with its evidence.
+
+        Returns
+        -------
+        tuple of CoefficientOrigin
+            Those of the step first, then the constants of memory and transfers, then
+            the host overheads that are not charged.
+        """
+        scope = self.plan.chip.name
+        constants = (
+            ("graph_bytes", "assumed"),
+            ("link_share", "assumed"),
+            ("host_memory_bytes_per_s", "assumed"),
+            ("transfer_latency_s", "literature"),
+            ("communicator_bytes", "literature"),
+            ("admission_request_s", "not_charged"),
+            ("admission_token_s", "not_charged"),
+            ("output_token_s", "not_charged"),
+            ("completion_s", "not_charged"),
+        )
+        return self.origins + tuple(
+            CoefficientOrigin(name, CORE_SET, method, scope) for name, method in constants
+        )
+
+    def resolved(self) -> Resolution:
+        """Return what will run.
+
+        Returns
+        -------
+        Resolution
+            With every override and its reason.
+        """
+        return self.plan.resolution
+
+    def deployment(self) -> Pool:
+        """Return the pool as the document stated it.
+
+        Returns
+        -------
+        Pool
+            The request, not the resolution.
+        """
+        return self.plan.pool

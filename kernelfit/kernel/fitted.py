@@ -1,0 +1,408 @@
+"""The kernel that a calibration freezes into."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelfit.kernel.base import PricedKernel
+from kernelfit.kernel.basis import Array
+from kernelfit.kernel.batch import TOTAL_FIELDS, Batch, BatchTotals
+from kernelfit.kernel.catalog import Coefficient
+from kernelfit.kernel.chip import Chip
+from kernelfit.kernel.errors import InvalidArgument
+from kernelfit.kernel.estimate import CalibratedStepTime, CoefficientOrigin
+from kernelfit.kernel.frozen import canonical, digest, from_data, to_data
+from kernelfit.kernel.model import Model
+from kernelfit.kernel.pool import Pool
+from kernelfit.kernel.pricing import (
+    CellTimes,
+    Plan,
+    cells_of,
+    check_batch,
+    price,
+    price_many,
+    with_host,
+)
+
+SCHEMA_VERSION = 1
+PHASES: tuple[str, ...] = ("decode", "mixed", "prefill")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a calibration has seen of one total.
+
+    Attributes
+    ----------
+    quantity : str
+        A field of ``BatchTotals``.
+    low, high : float
+        Smallest and largest value seen.
+    """
+
+    quantity: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Residuals:
+    """Held-out prediction errors of one phase.
+
+    Attributes
+    ----------
+    phase : str
+        ``decode``, ``mixed`` or ``prefill``.
+    steps : int
+        Steps behind the quantiles.
+    log_ratio : tuple of float
+        Quantiles of ln(measured / predicted), evenly spaced from the smallest to the
+        largest [1].
+    """
+
+    phase: str
+    steps: int
+    log_ratio: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a calibration hands to every kernel frozen from it.
+
+    Attributes
+    ----------
+    calibration : str
+        Digest of the calibration.
+    coefficients : tuple of Coefficient
+        Every coefficient of the calibration.
+    overlap_share : float
+        Share of the possible overlap that happens [1]: 0 adds everything up, 1 takes
+        the largest resource of every layer.
+    draw_names : tuple of str
+        Coefficients that the draws hold.
+    draws : tuple of tuple of float
+        Joint draws of those coefficients, each in its own unit.
+    residuals : tuple of Residuals
+        Held-out errors by phase.
+    domain : tuple of Range
+        What the calibration has seen.
+    """
+
+    calibration: str
+    coefficients: tuple[Coefficient, ...]
+    overlap_share: float
+    draw_names: tuple[str, ...]
+    draws: tuple[tuple[float, ...], ...]
+    residuals: tuple[Residuals, ...]
+    domain: tuple[Range, ...]
+
+    def __post_init__(self) -> None:
+        """Check that the parts agree.
+
+        Raises
+        ------
+        InvalidArgument
+            When the share lies outside 0 to 1 or a draw has the wrong length.
+        """
+        if not 0.0 <= self.overlap_share <= 1.0:
+            raise InvalidArgument("overlap_share", self.overlap_share, "0 to 1")
+        if any(len(draw) != len(self.draw_names) for draw in self.draws):
+            raise InvalidArgument("draws", "a draw", f"{len(self.draw_names)} values in each")
+
+    def values(self) -> dict[str, float]:
+        """Return the fitted value of every coefficient.
+
+        Returns
+        -------
+        dict of str to float
+            Values in their own units.
+        """
+        return {c.name: c.value for c in self.coefficients}
+
+
+@dataclass(frozen=True, slots=True)
+class FittedKernel(PricedKernel):
+    """Calibration x model x pool, resolved; what a simulator calls.
+
+    Attributes
+    ----------
+    fitted : Fitted
+        What the calibration handed over.
+    """
+
+    fitted: Fitted
+
+    @staticmethod
+    def of(
+        model: Model, chip: Chip, pool: Pool, engine_version: str, fitted: Fitted
+    ) -> FittedKernel:
+        """Resolve a pool and price it with a calibration.
+
+        Parameters
+        ----------
+        model : Model
+            The model.
+        chip : Chip
+            The GPU type; the calibration must be of the same type.
+        pool : Pool
+            The pool.
+        engine_version : str
+            The engine's version; it decides defaults.
+        fitted : Fitted
+            What the calibration hands over.
+
+        Returns
+        -------
+        FittedKernel
+            The kernel.
+
+        Raises
+        ------
+        Refusal
+            When the pool cannot be priced truthfully.
+        InvalidArgument
+            When a width does not divide the model, or a coefficient is missing.
+        """
+        plan = Plan.of(model, chip, pool, engine_version)
+        cells = cells_of(plan, fitted.values())
+        used = set(plan.coefficients)
+        origins = tuple(
+            CoefficientOrigin(c.name, fitted.calibration, c.method, c.scope)
+            for c in fitted.coefficients
+            if c.name in used
+        )
+        return FittedKernel(plan, cells, origins, fitted)
+
+    @staticmethod
+    def load(path: str | Path) -> FittedKernel:
+        """Read a frozen kernel.
+
+        Parameters
+        ----------
+        path : str or pathlib.Path
+            The file; it is opened here and never again.
+
+        Returns
+        -------
+        FittedKernel
+            The kernel.
+
+        Raises
+        ------
+        InvalidArgument
+            When the file is no frozen kernel or its digest does not match.
+        """
+        return FittedKernel.from_document(json.loads(Path(path).read_text(encoding="utf-8")))
+
+    @staticmethod
+    def from_document(document: Mapping[str, Any]) -> FittedKernel:
+        """Build a kernel from its document.
+
+        Parameters
+        ----------
+        document : mapping
+            What ``to_document`` gave.
+
+        Returns
+        -------
+        FittedKernel
+            The kernel.
+
+        Raises
+        ------
+        InvalidArgument
+            When a part is missing, unknown or of the wrong type, or the digest differs.
+        """
+        kind, version = document.get("kind"), document.get("schema_version")
+        if kind != "FittedKernel":
+            raise InvalidArgument("kind", kind, "FittedKernel")
+        if version != SCHEMA_VERSION:
+            raise InvalidArgument("schema_version", version, str(SCHEMA_VERSION))
+        if document.get("digest") != digest(document):
+            raise InvalidArgument("digest", document.get("digest"), "the digest of the contents")
+        return FittedKernel.of(
+            from_data(Model, document.get("model"), "model"),
+            from_data(Chip, document.get("chip"), "chip"),
+            from_data(Pool, document.get("pool"), "pool"),
+            str(document.get("engine_version", "")),
+            from_data(Fitted, document.get("fitted"), "fitted"),
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the kernel as a self-contained document.
+
+        Returns
+        -------
+        dict
+            JSON-shaped data with its digest.
+        """
+        body: dict[str, Any] = {
+            "kind": "FittedKernel",
+            "schema_version": SCHEMA_VERSION,
+            "model": to_data(self.plan.model),
+            "chip": to_data(self.plan.chip),
+            "pool": to_data(self.plan.pool),
+            "engine_version": self.plan.engine_version,
+            "fitted": to_data(self.fitted),
+        }
+        body["digest"] = digest(body)
+        return body
+
+    def to_json(self) -> str:
+        """Return the kernel's file contents.
+
+        Returns
+        -------
+        str
+            Canonical JSON, ending in a newline.
+        """
+        return canonical(self.to_document(), indent=1) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """Digest of the kernel's document."""
+        return str(self.to_document()["digest"])
+
+    def with_draw(self, index: int) -> FittedKernel:
+        """Return the kernel priced with one draw of the coefficients.
+
+        Parameters
+        ----------
+        index : int
+            Number of the draw.
+
+        Returns
+        -------
+        FittedKernel
+            The same deployment with other values; used to carry uncertainty into a
+            conclusion.
+        """
+        values = self._draw_values(index)
+        return replace(self, cells=cells_of(self.plan, values))
+
+    def _draw_values(self, index: int) -> dict[str, float]:
+        values = self.fitted.values()
+        values.update(zip(self.fitted.draw_names, self.fitted.draws[index], strict=True))
+        return values
+
+    def _mean(self, times: CellTimes) -> float | Array:
+        share = self.fitted.overlap_share
+        device = times.no_overlap_s - share * (times.no_overlap_s - times.overlap_s)
+        return with_host(device, times.host_s, self.plan.resolution.async_scheduling)
+
+    def mean_step_times(self, table: Mapping[str, npt.ArrayLike]) -> Array:
+        """Return the fitted times of many steps.
+
+        Parameters
+        ----------
+        table : mapping of str to array_like, shape (n_steps,)
+            One column per field of ``BatchTotals``.
+
+        Returns
+        -------
+        ndarray, shape (n_steps,)
+            Fitted step times [s].
+        """
+        return np.asarray(self._mean(price_many(self.plan, self.cells, table)))
+
+    def calibrated_step_time(self, batch: Batch, level: float = 0.9) -> CalibratedStepTime:
+        """Return the fitted step time with its prediction interval.
+
+        Parameters
+        ----------
+        batch : Batch
+            The batch.
+        level : float
+            Nominal coverage of the interval [1].
+
+        Returns
+        -------
+        CalibratedStepTime
+            Mean and interval [s]; the interval joins the spread of the coefficients'
+            draws with the held-out errors of the batch's phase.
+
+        Raises
+        ------
+        InvalidArgument
+            When the batch exceeds the pool's limits or the level is not within (0, 1).
+        """
+        if not 0.0 < level < 1.0:
+            raise InvalidArgument("level", level, "between 0 and 1")
+        check_batch(self.plan, batch)
+        totals = BatchTotals.of(batch.requests, batch.decode_threshold)
+        mean = float(self._mean(price(self.plan, self.cells, totals, batch.sm_budget)))
+        ratios = np.zeros(1)
+        if self.fitted.draws:
+            drawn = [
+                float(
+                    self._mean(
+                        price(self.plan, self.with_draw(i).cells, totals, batch.sm_budget)
+                    )
+                )
+                for i in range(len(self.fitted.draws))
+            ]
+            ratios = np.log(np.asarray(drawn) / mean)
+        noise = np.asarray(self._residuals(phase_of(batch)) or (0.0,))
+        joined = (ratios[:, None] + noise[None, :]).ravel()
+        low, high = np.quantile(joined, [(1 - level) / 2, (1 + level) / 2])
+        return CalibratedStepTime(
+            mean_s=mean,
+            low_s=mean * float(np.exp(min(low, 0.0))),
+            high_s=mean * float(np.exp(max(high, 0.0))),
+            level=level,
+            in_domain=self.in_domain(totals),
+        )
+
+    def _residuals(self, phase: str) -> tuple[float, ...]:
+        for entry in self.fitted.residuals:
+            if entry.phase == phase:
+                return entry.log_ratio
+        # A phase never seen takes the widest of the others: it is not known better.
+        spreads = [entry.log_ratio for entry in self.fitted.residuals]
+        return max(spreads, key=lambda q: q[-1] - q[0], default=())
+
+    def in_domain(self, totals: BatchTotals) -> bool:
+        """Return whether a batch lies inside what the calibration has seen.
+
+        Parameters
+        ----------
+        totals : BatchTotals
+            The batch's totals.
+
+        Returns
+        -------
+        bool
+            Whether every total lies within the range seen.
+        """
+        return all(
+            entry.low <= getattr(totals, entry.quantity) <= entry.high
+            for entry in self.fitted.domain
+            if entry.quantity in TOTAL_FIELDS
+        )
+
+
+def phase_of(batch: Batch) -> str:
+    """Return the phase of a batch, for reports and noise.
+
+    Parameters
+    ----------
+    batch : Batch
+        The batch.
+
+    Returns
+    -------
+    str
+        ``decode`` when every request is past its prompt, ``prefill`` when none is, else
+        ``mixed``.
+    """
+    past = sum(request.computed >= request.prompt_len for request in batch.requests)
+    if past == len(batch.requests):
+        return "decode"
+    return "mixed" if past else "prefill"
