@@ -37,8 +37,8 @@ def dumps(obj: Any) -> str:
     Returns
     -------
     str
-        Sorted keys, one space of indent, floats in their shortest exact form, a
-        newline at the end.
+        ASCII with sorted keys, one space of indent, floats in their shortest exact
+        form, a newline at the end.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def dumps(obj: Any) -> str:
         When something has no JSON form, or a key is not text.
     """
     _check_keys(obj)
-    return json.dumps(obj, sort_keys=True, allow_nan=False, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(obj, sort_keys=True, allow_nan=False, indent=1) + "\n"
 
 
 def compact(obj: Any) -> str:
@@ -72,9 +72,7 @@ def compact(obj: Any) -> str:
         When something has no JSON form, or a key is not text.
     """
     _check_keys(obj)
-    return json.dumps(
-        obj, sort_keys=True, allow_nan=False, separators=(",", ":"), ensure_ascii=True
-    )
+    return json.dumps(obj, sort_keys=True, allow_nan=False, separators=(",", ":"))
 
 
 def digest(obj: Mapping[str, Any]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelfit.documents.problems import Problem, did_you_mean, shown
-from kernelfit.documents.yamldoc import Document, Strict, problem_at
+from kernelfit.documents.strict import Strict
+from kernelfit.documents.yamldoc import Document, problem_at
 
 _SCALES: dict[str, float] = {
     "s": 1.0,

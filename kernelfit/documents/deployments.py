@@ -11,7 +11,8 @@ from pydantic import Field
 from kernelfit.documents.dtypes import KNOWN, core_dtype
 from kernelfit.documents.poolspec import PoolSpec, Word
 from kernelfit.documents.problems import InputError, Problem, shown
-from kernelfit.documents.yamldoc import Strict, load_yaml, parse_as, problem_at
+from kernelfit.documents.strict import Strict, parse_as
+from kernelfit.documents.yamldoc import load_yaml, problem_at
 from kernelfit.kernel.pool import Pool
 
 

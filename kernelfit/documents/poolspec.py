@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from kernelfit.documents.yamldoc import Strict
+from kernelfit.documents.strict import Strict
 from kernelfit.kernel.pool import Pool
 
 Count = Annotated[int, Field(ge=1)]

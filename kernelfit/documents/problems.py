@@ -83,6 +83,13 @@ class Problem:
         return cls(place.file, place.line, place.column, message, got, allowed, hint)
 
     def sort_key(self) -> tuple[str, int, int, str, str]:
+        """Return the key that orders problems.
+
+        Returns
+        -------
+        tuple
+            File, line, column, message, value; what is not known comes first.
+        """
         """Return the key that orders problems: by file, line, column, then words."""
         return (self.file, self.line or 0, self.column or 0, self.message, self.got or "")
 
@@ -175,6 +182,19 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return a hint that names the nearest known word, or None."""
+    """Return a hint that names the nearest known word.
+
+    Parameters
+    ----------
+    word : str
+        What was written.
+    known : iterable of str
+        What is known.
+
+    Returns
+    -------
+    str or None
+        For example ``did you mean hbm_bytes?``; None when nothing is near.
+    """
     found = nearest(word, known)
     return f"did you mean {found}?" if found is not None else None

@@ -6,46 +6,29 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from kernelfit.documents.columns import ColumnModel, ColumnSpec, mapped
-from kernelfit.documents.deployments import DeployedPool, load_deployment
+from kernelfit.documents.columns import ColumnSpec, mapped
 from kernelfit.documents.dtypes import KNOWN, core_dtype
-from kernelfit.documents.poolspec import POOL_KEYS, PoolSpec
-from kernelfit.documents.problems import InputError, Place, Problem, did_you_mean, shown
-from kernelfit.documents.yamldoc import Document, Strict, load_yaml, parse_as
+from kernelfit.documents.poolspec import POOL_KEYS
+from kernelfit.documents.problems import InputError, Place, Problem, shown
+from kernelfit.documents.rundoc import (
+    FACT_KEYS,
+    FLAGS_PLACE,
+    OWN_KEYS,
+    REQUIRED,
+    RunDocument,
+    checked_facts,
+    contradictions,
+    deployment_facts,
+    place_of,
+    stated_facts,
+)
+from kernelfit.documents.strict import parse_as
+from kernelfit.documents.yamldoc import Document, load_yaml
 from kernelfit.kernel.pool import Pool
 
-Timing = Literal["device", "cycle", "step", "wait", "dispatch"]
-Word = Annotated[str, Field(min_length=1)]
-
-_OWN = ("gpu", "model", "model_name", "dtype", "engine", "engine_version", "reader", "timing")
-FACT_KEYS: tuple[str, ...] = _OWN + POOL_KEYS
-_REQUIRED = ("gpu", "model", "engine", "reader")
-_FLAGS_PLACE = "command line"
-
-
-class _DeploymentRef(Strict):
-    file: Word
-    pool: Word | None = None
-
-
-class _RunDocument(Strict):
-    kind: Literal["Run"] = "Run"
-    schema_version: Literal[1] = 1
-    gpu: Word | None = None
-    model: Word | None = None
-    model_name: Word | None = None
-    dtype: Word | None = None
-    engine: Word | None = None
-    engine_version: Word | None = None
-    reader: Word | None = None
-    timing: Timing | None = None
-    pool: PoolSpec | None = None
-    deployment: _DeploymentRef | None = None
-    columns: dict[str, ColumnModel] | None = None
+__all__ = ["FACT_KEYS", "RunFacts", "load_run", "merge", "run_from_flags"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +89,7 @@ class RunFacts:
         Place
             Its place, or the document itself.
         """
-        whole = Place(_FLAGS_PLACE if self.source is None else str(self.source))
+        whole = Place(FLAGS_PLACE if self.source is None else str(self.source))
         return self.places.get(key, whole)
 
 
@@ -171,7 +154,7 @@ def run_from_flags(
     InputError
         When facts are missing or not valid.
     """
-    return _facts(Document(_FLAGS_PLACE, {}), None, overrides, stated or {}, stated_in)
+    return _facts(Document(FLAGS_PLACE, {}), None, overrides, stated or {}, stated_in)
 
 
 def merge(run: RunFacts, overrides: Mapping[str, object]) -> RunFacts:
@@ -195,7 +178,7 @@ def merge(run: RunFacts, overrides: Mapping[str, object]) -> RunFacts:
         When a key is unknown or a value is not valid.
     """
     given = {key: value for key, value in overrides.items() if value is not None}
-    data: dict[str, Any] = {key: getattr(run, key) for key in _OWN}
+    data: dict[str, Any] = {key: getattr(run, key) for key in OWN_KEYS}
     data["pool"] = _pool_data(run.pool)
     # A name follows its model unless it is given too.
     if "model" in given and "model_name" not in given:
@@ -203,10 +186,10 @@ def merge(run: RunFacts, overrides: Mapping[str, object]) -> RunFacts:
     columns = {n: {"column": c.column, "unit": c.unit} for n, c in run.columns.items()}
     if columns:
         data["columns"] = columns
-    whole = _FLAGS_PLACE if run.source is None else str(run.source)
+    whole = FLAGS_PLACE if run.source is None else str(run.source)
     data = {key: value for key, value in data.items() if value is not None}
     merged = _facts(Document(whole, data), run.source, given, {}, "")
-    places = {**run.places, **{key: Place(_FLAGS_PLACE) for key in given}}
+    places = {**run.places, **{key: Place(FLAGS_PLACE) for key in given}}
     return dataclasses.replace(merged, places=places)
 
 
@@ -214,51 +197,6 @@ def _pool_data(pool: Pool) -> dict[str, Any]:
     facts = {key: getattr(pool, key) for key in POOL_KEYS}
     facts["cudagraph_capture_sizes"] = list(pool.cudagraph_capture_sizes)
     return {key: value for key, value in facts.items() if value is not None}
-
-
-def _check_keys(facts: Mapping[str, object], file: str) -> list[Problem]:
-    return [
-        Problem(
-            file,
-            None,
-            None,
-            f"unknown fact {key}",
-            allowed=", ".join(FACT_KEYS),
-            hint=did_you_mean(key, FACT_KEYS),
-        )
-        for key in facts
-        if key not in FACT_KEYS
-    ]
-
-
-def _nested(facts: Mapping[str, object]) -> dict[str, Any]:
-    """Return flat facts in the document's shape."""
-    data: dict[str, Any] = {}
-    for key, value in facts.items():
-        plain = list(value) if isinstance(value, tuple) else value
-        if key in POOL_KEYS:
-            data.setdefault("pool", {})[key] = plain
-        else:
-            data[key] = plain
-    return data
-
-
-def _flat(document: _RunDocument) -> dict[str, Any]:
-    """Return what a validated document states, flat."""
-    own = document.model_fields_set & set(_OWN)
-    facts = {key: getattr(document, key) for key in own}
-    if document.pool is not None:
-        facts |= {key: getattr(document.pool, key) for key in document.pool.model_fields_set}
-    return {key: value for key, value in facts.items() if value is not None}
-
-
-def _checked(facts: Mapping[str, object], file: str) -> dict[str, Any]:
-    """Validate flat facts from outside a document."""
-    given = {key: value for key, value in facts.items() if value is not None}
-    problems = _check_keys(given, file)
-    if problems:
-        raise InputError(problems)
-    return _flat(parse_as(Document(file, _nested(given)), _RunDocument))
 
 
 def _facts(
@@ -270,31 +208,31 @@ def _facts(
 ) -> RunFacts:
     problems: list[Problem] = []
     parts: list[dict[str, Any]] = []
-    parsed = _RunDocument()
+    parsed = RunDocument()
     deployed: dict[str, Any] = {}
     try:
-        parsed = parse_as(document, _RunDocument)
+        parsed = parse_as(document, RunDocument)
         if parsed.deployment is not None:
-            deployed = _from_deployment(document, parsed, source)
+            deployed = deployment_facts(document, parsed, source)
     except InputError as error:
         problems += error.problems
-    for outside, file in ((overrides, _FLAGS_PLACE), (stated, stated_in)):
+    for outside, file in ((overrides, FLAGS_PLACE), (stated, stated_in)):
         try:
-            parts.append(_checked(outside, file))
+            parts.append(checked_facts(outside, file))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
     flags, log = parts
-    own = _flat(parsed)
-    problems += _contradictions(document, own, deployed, flags, "the deployment")
-    problems += _contradictions(document, own | deployed, log, flags, stated_in)
+    own = stated_facts(parsed)
+    problems += contradictions(document, own, deployed, flags, "the deployment")
+    problems += contradictions(document, own | deployed, log, flags, stated_in)
     facts: dict[str, Any] = {**log, **deployed, **own, **flags}
     columns, found = _columns(document, parsed, facts)
     problems += found
     dtype, found = _dtype(document, facts)
     problems += found
-    for key in _REQUIRED:
+    for key in REQUIRED:
         if key not in facts:
             hint = f"state it in run.yaml or with --{key}"
             place = document.place(())
@@ -310,7 +248,7 @@ def _facts(
     if problems:
         raise InputError(problems)
     pool_facts = {key: value for key, value in facts.items() if key in POOL_KEYS}
-    pool = parse_as(Document(document.file, {"pool": pool_facts}), _RunDocument).pool
+    pool = parse_as(Document(document.file, {"pool": pool_facts}), RunDocument).pool
     return RunFacts(
         gpu=facts["gpu"],
         model=facts["model"],
@@ -328,7 +266,7 @@ def _facts(
 
 
 def _columns(
-    document: Document, parsed: _RunDocument, facts: Mapping[str, Any]
+    document: Document, parsed: RunDocument, facts: Mapping[str, Any]
 ) -> tuple[dict[str, ColumnSpec], list[Problem]]:
     if facts.get("reader") == "table":
         if parsed.columns is None:
@@ -354,82 +292,13 @@ def _dtype(document: Document, facts: Mapping[str, Any]) -> tuple[str | None, li
     return found, []
 
 
-def _same(key: str, one: object, other: object) -> bool:
-    if key == "dtype":
-        one, other = core_dtype(str(one)) or one, core_dtype(str(other)) or other
-    return one == other
-
-
-def _contradictions(
-    document: Document,
-    own: Mapping[str, Any],
-    others: Mapping[str, Any],
-    flags: Mapping[str, Any],
-    who: str,
-) -> list[Problem]:
-    """Two sources that disagree about a fact that no flag settles."""
-    return [
-        Problem.at(
-            _place(document, key),
-            f"{key} contradicts {who}, which says {shown(others[key])}",
-            got=shown(own[key]),
-            hint="correct one of them, or settle it with a flag",
-        )
-        for key in sorted(own.keys() & others.keys() - flags.keys())
-        if not _same(key, own[key], others[key])
-    ]
-
-
-def _from_deployment(
-    document: Document, parsed: _RunDocument, source: Path | None
-) -> dict[str, Any]:
-    """Return the facts of the pool that a run takes from a deployment document."""
-    ref = parsed.deployment
-    assert ref is not None
-    folder = source.parent if source is not None else Path()
-    pools = load_deployment(folder / ref.file)
-    chosen = _choose(document, pools, ref.pool)
-    facts: dict[str, Any] = {"gpu": chosen.gpu, "model": chosen.model, "engine": chosen.engine}
-    if chosen.engine_version is not None:
-        facts["engine_version"] = chosen.engine_version
-    if chosen.dtype is not None:
-        facts["dtype"] = chosen.dtype
-    stated = {item.name: item.default for item in dataclasses.fields(Pool)}
-    pool = {key: getattr(chosen.pool, key) for key in POOL_KEYS}
-    return facts | {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in pool.items()
-        if value != stated[key] or key in ("tp", "pp", "dp")
-    }
-
-
-def _choose(document: Document, pools: tuple[DeployedPool, ...], name: str | None) -> DeployedPool:
-    names = [pool.name for pool in pools]
-    if name is None:
-        if len(pools) == 1:
-            return pools[0]
-        place = document.place(("deployment",))
-        message = "the deployment has several pools; say which"
-        raise InputError([Problem.at(place, message, allowed=", ".join(names))])
-    for pool in pools:
-        if pool.name == name:
-            return pool
-    place = document.place(("deployment", "pool"))
-    message = "the deployment has no such pool"
-    raise InputError([Problem.at(place, message, got=shown(name), allowed=", ".join(names))])
-
-
-def _place(document: Document, key: str) -> Place:
-    return document.place(("pool", key) if key in POOL_KEYS else (key,))
-
-
 def _places(document: Document, flags: Mapping[str, Any]) -> dict[str, Place]:
     places = {}
     for key in FACT_KEYS:
         if key in flags:
-            places[key] = Place(_FLAGS_PLACE)
+            places[key] = Place(FLAGS_PLACE)
         elif (("pool", key) if key in POOL_KEYS else (key,)) in document.values:
-            places[key] = _place(document, key)
+            places[key] = place_of(document, key)
     return places
 
 

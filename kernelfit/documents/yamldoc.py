@@ -1,4 +1,4 @@
-"""YAML and JSON documents with the position of every value, into strict models.
+"""YAML and JSON documents with the position of every value.
 
 ruamel's pure loader composes nodes, which carry their marks; plain data are built from
 the nodes here, so that a repeated key is refused at its own line and every later
@@ -8,29 +8,19 @@ complaint can name a line and a column.
 from __future__ import annotations
 
 import json
-import types
-import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from kernelfit.documents.problems import InputError, Place, Problem, did_you_mean, shown
+from kernelfit.documents.problems import InputError, Place, Problem, shown
 
-Path_ = tuple[str | int, ...]
+Keys = tuple[str | int, ...]
 Position = tuple[int, int]
-M = TypeVar("M", bound=BaseModel)
-
-
-class Strict(BaseModel):
-    """Base of every document model: nothing unknown, nothing converted, nothing infinite."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +41,8 @@ class Document:
 
     file: str
     data: Any
-    keys: Mapping[Path_, Position] = field(default_factory=dict)
-    values: Mapping[Path_, Position] = field(default_factory=dict)
+    keys: Mapping[Keys, Position] = field(default_factory=dict)
+    values: Mapping[Keys, Position] = field(default_factory=dict)
 
     def place(self, path: Iterable[str | int], *, key: bool = False) -> Place:
         """Return the place of a value, or of the nearest thing around it.
@@ -121,15 +111,15 @@ class _Builder:
     def __init__(self, file: str, yaml: YAML) -> None:
         self.file = file
         self.yaml = yaml
-        self.keys: dict[Path_, Position] = {}
-        self.values: dict[Path_, Position] = {}
+        self.keys: dict[Keys, Position] = {}
+        self.values: dict[Keys, Position] = {}
         self.problems: list[Problem] = []
 
     def fail(self, node: Node, message: str, **words: str | None) -> None:
         line, column = _position(node)
         self.problems.append(Problem(self.file, line, column, message, **words))
 
-    def build(self, node: Node, path: Path_) -> Any:
+    def build(self, node: Node, path: Keys) -> Any:
         self.values[path] = _position(node)
         if node.anchor is not None:
             self.fail(node, "anchors and aliases are not read", hint="write the value out")
@@ -141,7 +131,7 @@ class _Builder:
         assert isinstance(node, ScalarNode)
         return self.scalar(node)
 
-    def mapping(self, node: MappingNode, path: Path_) -> dict[str, Any]:
+    def mapping(self, node: MappingNode, path: Keys) -> dict[str, Any]:
         out: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = self.scalar(key_node) if isinstance(key_node, ScalarNode) else None
@@ -310,127 +300,6 @@ def load_json(path: Path) -> Document:
         When it cannot be read or parsed.
     """
     return parse_json(read_text(path), str(path))
-
-
-def _model_at(model: type[BaseModel], path: Path_) -> type[BaseModel] | None:
-    """Follow a path through the annotations to the model that holds its last part."""
-    here: Any = model
-    for part in path:
-        if isinstance(here, type) and issubclass(here, BaseModel) and isinstance(part, str):
-            info = here.model_fields.get(part)
-            here = info.annotation if info is not None else None
-        else:
-            here = _item(here)
-        here = _bare(here)
-    return here if isinstance(here, type) and issubclass(here, BaseModel) else None
-
-
-def _bare(annotation: Any) -> Any:
-    """Strip ``| None`` and ``Annotated``."""
-    if typing.get_origin(annotation) is typing.Annotated:
-        annotation = typing.get_args(annotation)[0]
-    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        rest = [a for a in typing.get_args(annotation) if a is not type(None)]
-        return _bare(rest[0]) if len(rest) == 1 else None
-    return annotation
-
-
-def _item(annotation: Any) -> Any:
-    """Return what a list or dict annotation holds."""
-    args = typing.get_args(annotation)
-    return args[-1] if args else None
-
-
-_TYPES = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "string_type": "text",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "finite_number": "a finite number",
-}
-
-
-def _describe(error: Any, model: type[BaseModel], document: Document) -> Problem:
-    """Turn one pydantic error into a problem."""
-    path: Path_ = tuple(error["loc"])
-    kind, got, context = error["type"], error["input"], error.get("ctx", {})
-    name = path[-1] if path else "document"
-    if kind == "missing":
-        return Problem.at(document.place(path[:-1]), f"required key {name} is missing")
-    if kind == "extra_forbidden":
-        holder = _model_at(model, path[:-1])
-        known = sorted(holder.model_fields) if holder is not None else []
-        return Problem.at(
-            document.place(path, key=True),
-            f"unknown key {name}",
-            allowed=", ".join(known) or None,
-            hint=did_you_mean(str(name), known),
-        )
-    place = document.place(path)
-    label = ".".join(str(part) for part in path)
-    hint = None
-    if kind in _TYPES:
-        allowed = _TYPES[kind]
-        if kind in ("int_type", "float_type") and isinstance(got, str):
-            hint = "write the number without quotes and without a unit"
-        if kind == "string_type" and isinstance(got, int | float):
-            hint = "put it in quotes"
-        return Problem.at(
-            place, f"{label} has the wrong type", got=shown(got), allowed=allowed, hint=hint
-        )
-    if kind == "literal_error":
-        allowed = context["expected"].replace("'", "")
-        if isinstance(got, str):
-            hint = did_you_mean(got, allowed.replace(" or ", ", ").split(", "))
-        return Problem.at(
-            place, f"{label} is not in the vocabulary", got=shown(got), allowed=allowed, hint=hint
-        )
-    if kind == "value_error":
-        return Problem.at(place, f"{label}: {context['error']}" if label else str(context["error"]))
-    bounds = {
-        "greater_than": ("above", "gt"),
-        "greater_than_equal": ("at least", "ge"),
-        "less_than": ("below", "lt"),
-        "less_than_equal": ("at most", "le"),
-    }
-    if kind in bounds:
-        word, key = bounds[kind]
-        return Problem.at(
-            place, f"{label} is out of range", got=shown(got), allowed=f"{word} {context[key]}"
-        )
-    if kind in ("string_too_short", "too_short"):
-        return Problem.at(place, f"{label} is empty", got=shown(got))
-    return Problem.at(place, f"{label}: {error['msg']}", got=shown(got))
-
-
-def parse_as(document: Document, model: type[M]) -> M:
-    """Validate a document against a strict model.
-
-    Parameters
-    ----------
-    document : Document
-        The parsed document.
-    model : type
-        A subclass of :class:`Strict`.
-
-    Returns
-    -------
-    object
-        The validated model.
-
-    Raises
-    ------
-    InputError
-        With one problem per error, each at its line and column.
-    """
-    try:
-        return model.model_validate(document.data)
-    except ValidationError as error:
-        problems = [_describe(item, model, document) for item in error.errors()]
-        raise InputError(problems) from None
 
 
 def problem_at(
