@@ -1,0 +1,108 @@
+"""Finding documents and handing each to the reader of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelfit.cli.files import check_digest, read_kernel, read_object, refuse
+from kernelfit.documents.problems import shown
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def documents_under(paths: Iterable[Path], suffixes: Sequence[str] = SUFFIXES) -> tuple[Path, ...]:
+    """Return the documents among files and folders.
+
+    Parameters
+    ----------
+    paths : iterable of pathlib.Path
+        Files, taken as they are, and folders, searched for documents.
+    suffixes : sequence of str
+        Endings of the files that a folder is searched for.
+
+    Returns
+    -------
+    tuple of pathlib.Path
+        Each once, sorted within a folder.
+
+    Raises
+    ------
+    InputError
+        When a path does not exist, or a folder holds no document.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.exists():
+            raise refuse(path, "no such file or folder")
+        if not path.is_dir():
+            found[path] = None
+            continue
+        inside = sorted(p for p in path.rglob("*") if p.suffix in suffixes and p.is_file())
+        if not inside:
+            raise refuse(
+                path, "holds no document", allowed="files ending in " + ", ".join(suffixes)
+            )
+        found |= dict.fromkeys(inside)
+    return tuple(found)
+
+
+def check_document(path: Path) -> str:
+    """Check one document by its kind.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The document.
+
+    Returns
+    -------
+    str
+        Its kind.
+
+    Raises
+    ------
+    InputError
+        With every problem of the document.
+    """
+    if path.suffix == ".json":
+        return _check_json(path)
+    from kernelfit.documents.chips import load_chip
+    from kernelfit.documents.deployments import load_deployment
+    from kernelfit.documents.models import load_model
+    from kernelfit.documents.runs import load_run
+    from kernelfit.documents.yamldoc import load_yaml
+
+    readers: dict[str, Callable[[Path], Any]] = {
+        "Chip": load_chip,
+        "Deployment": load_deployment,
+        "Model": load_model,
+        "Run": load_run,
+    }
+    data = load_yaml(path).data
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind is None and path.name == "run.yaml":
+        kind = "Run"
+    if kind not in readers:
+        raise refuse(path, "states no kind", got=shown(kind), allowed=", ".join(readers))
+    readers[kind](path)
+    return str(kind)
+
+
+def _check_json(path: Path) -> str:
+    document = read_object(path)
+    kind = document.get("kind")
+    if kind == "FittedKernel":
+        read_kernel(path)
+        return "FittedKernel"
+    if "digest" in document:
+        if not check_digest(path, document):
+            raise refuse(path, "was changed after it was written: its digest does not hold")
+        return str(kind or "Calibration")
+    if "architectures" in document or "model_type" in document or "text_config" in document:
+        from kernelfit.documents.models import model_from_config
+
+        model_from_config(document, path.parent.name or path.stem, str(path))
+        return "config.json"
+    raise refuse(path, "is no document of a known kind", got=shown(kind))

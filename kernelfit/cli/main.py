@@ -1,0 +1,89 @@
+"""The program's entry."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from kernelfit import __version__
+from kernelfit.cli import documents_verbs, fit_verbs, kernel_verbs, result_verbs
+from kernelfit.cli.screen import Screen
+from kernelfit.cli.verb import run
+
+SUMMARY = """Step logs of LLM serving engines in, a calibrated cost model out.
+
+\b
+Example:
+  kernelfit fit traces/
+
+Results go to standard output, everything else to standard error. Exit status: 0 fine, 1 the check
+said no, 2 bad usage or bad input.
+"""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kernelfit {__version__}")
+        raise typer.Exit
+
+
+def build() -> typer.Typer:
+    """Return the command line with every verb.
+
+    Returns
+    -------
+    typer.Typer
+        The application; nothing heavy is imported yet.
+    """
+    app = typer.Typer(
+        name="kernelfit",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+    @app.callback(help=SUMMARY)
+    def root(
+        version: Annotated[
+            bool,
+            typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+        ] = False,
+    ) -> None:
+        del version
+
+    for group in (fit_verbs, kernel_verbs, result_verbs, documents_verbs):
+        group.register(app)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The words after the program's name; those of the process when None.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+
+    def command() -> int:
+        try:
+            build()(args=words, prog_name="kernelfit", obj=words)
+        except SystemExit as stop:
+            return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        return 0
+
+    return run(Screen(debug="--debug" in words), command)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
