@@ -135,17 +135,22 @@ class _ModelDocument(Strict):
     layers: Annotated[list[_Layer], Field(min_length=1)]
 
 
-def _core(kind: type[Any], part: Strict | None) -> Any:
+_CORE: dict[type[Strict], type[Any]] = {
+    _Attention: Attention,
+    _Experts: Experts,
+    _Latent: Latent,
+    _Layer: LayerKind,
+    _Linear: LinearState,
+    _Mlp: Mlp,
+}
+
+
+def _core(part: Any) -> Any:
     """Turn a strict part into the core's dataclass of the same fields."""
-    if part is None:
-        return None
-    nested = {"attention": Attention, "mlp": Mlp, "experts": Experts}
-    nested |= {"latent": Latent, "linear": LinearState}
-    values = {}
-    for item in dataclasses.fields(kind):
-        value = getattr(part, item.name)
-        values[item.name] = _core(nested[item.name], value) if item.name in nested else value
-    return kind(**values)
+    kind = _CORE.get(type(part))
+    if kind is None:
+        return part
+    return kind(**{f.name: _core(getattr(part, f.name)) for f in dataclasses.fields(kind)})
 
 
 def _parsed(path: Path) -> tuple[_ModelDocument, Model]:
@@ -155,7 +160,7 @@ def _parsed(path: Path) -> tuple[_ModelDocument, Model]:
         name=parsed.name,
         hidden=parsed.hidden,
         vocab=parsed.vocab,
-        layers=tuple(_core(LayerKind, layer) for layer in parsed.layers),
+        layers=tuple(_core(layer) for layer in parsed.layers),
         dtype=parsed.dtype,
         weight_dtype=parsed.weight_dtype,
         tied_head=parsed.tied_head,
