@@ -183,15 +183,13 @@ def read_kernel(path: Path) -> FittedKernel:
         ) from None
 
 
-def read_result(path: Path, schema: str) -> dict[str, Any]:
-    """Read a result document.
+def read_calibration(path: Path) -> dict[str, Any]:
+    """Read a calibration that a fit wrote.
 
     Parameters
     ----------
     path : pathlib.Path
         The file.
-    schema : str
-        The schema it must state.
 
     Returns
     -------
@@ -201,13 +199,15 @@ def read_result(path: Path, schema: str) -> dict[str, Any]:
     Raises
     ------
     InputError
-        When it states another schema.
+        When the file is no calibration, or was changed after it was written.
     """
     document = read_object(path)
-    if document.get("schema") != schema:
+    if document.get("kind") != "Calibration":
         raise refuse(
-            path, "states another schema", got=shown(document.get("schema")), allowed=schema
+            path, "is no calibration", got=shown(document.get("kind")), allowed="kind Calibration"
         )
+    if not check_digest(path, document):
+        raise refuse(path, "was changed after it was written: its digest does not hold")
     return document
 
 
@@ -233,7 +233,7 @@ def check_digest(path: Path, document: Mapping[str, Any]) -> bool:
     """
     if not isinstance(document.get("digest"), str):
         raise refuse(path, "carries no digest")
-    return document["digest"] == digest(document)
+    return bool(document["digest"] == digest(document))
 
 
 def write(screen: Screen, path: Path, text: str, *, dry_run: bool = False) -> None:

@@ -185,7 +185,7 @@ def ingest(
         screen, traces, out, overrides=given, calib=calib_folder(calib), dry_run=dry_run
     )
     if screen.json:
-        screen.document({"schema": "kernelfit.ingest/1", "ingest": ingest_rows(counts)})
+        screen.document({"schema": "kernelfit.ingest/1", "ingest": ingest_rows(counts.files)})
     else:
         show_ingest(screen, counts)
     return OK

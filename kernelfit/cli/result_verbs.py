@@ -31,9 +31,9 @@ def register(app: typer.Typer) -> None:
     verb(
         app,
         "report",
-        summary="Draw the report again from the numbers of a fit.",
-        example="kernelfit report reports/fit.json --report reports/",
-        details="Takes what `kernelfit fit` left beside its pages, so no trace is needed.",
+        summary="Draw a report again from its own numbers.",
+        example="kernelfit report reports/GPU",
+        details="Takes the numbers that stand beside the page, so no trace is needed.",
     )(report)
 
 
@@ -120,24 +120,19 @@ def export(
 
 def report(
     screen: Screen,
-    result: Annotated[
-        Path, typer.Argument(metavar="RESULT", help="The fit.json beside a report's pages.")
-    ],
     folder: Annotated[
-        Path, typer.Option("--report", metavar="DIR", help="Folder that receives the pages.")
-    ] = Path("reports"),
+        Path, typer.Argument(metavar="FOLDER", help="A report's folder, reports/GPU.")
+    ],
     dry_run: DryRun = False,
 ) -> int:
-    """Draw the report again.
+    """Draw a report again.
 
     Parameters
     ----------
     screen : Screen
         Where the words go.
-    result : pathlib.Path
-        The numbers of a fit.
     folder : pathlib.Path
-        Receives the pages.
+        The report's folder; its numbers are read and its pages written.
     dry_run : bool
         Write nothing.
 
@@ -146,14 +141,24 @@ def report(
     int
         Exit status.
     """
-    from kernelfit.cli.files import read_result
-    from kernelfit.cli.reports import write_reports
+    from kernelfit.cli.files import read_object, refuse
+    from kernelfit.report.write import NUMBERS, PAGE, POINTS, redraw
 
-    document = read_result(result, "kernelfit.fit/1")
-    files = write_reports(screen, document, folder, dry_run=dry_run)
+    stated = read_object(folder / NUMBERS).get("schema")
+    if stated != "kernelfit.report/1":
+        raise refuse(
+            folder / NUMBERS,
+            "states another schema",
+            got=repr(stated),
+            allowed="kernelfit.report/1",
+        )
+    read_object(folder / POINTS)
+    files = (folder / PAGE,) if dry_run else redraw(folder)
     if screen.json:
-        screen.document({"schema": "kernelfit.report/1", "files": [str(path) for path in files]})
+        screen.document({"schema": "kernelfit.redraw/1", "files": [str(path) for path in files]})
+        return OK
+    if dry_run:
+        screen.note(f"would draw {folder / PAGE} and its figures")
     else:
-        for path in files:
-            screen.line(str(path))
+        screen.line(str(files[0]))
     return OK

@@ -7,15 +7,12 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any
 
 from kernelfit.documents.canonical import dumps
 
-PIPED_WIDTH = 160
-"""Width of a table where there is no terminal to ask [characters]."""
-
-Progress = Callable[[str, int, int], None]
-"""A callback: what is being done, how much is done, how much there is."""
+Progress = Callable[[int, int, str], None]
+"""A callback: how much is done, how much there is, the name of what comes next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +93,7 @@ class Screen:
         print(text, file=sys.stderr)
 
     def table(
-        self,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        *,
-        title: str = "",
-        left: int = 1,
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
     ) -> None:
         """Write a table as part of the result.
 
@@ -111,72 +103,54 @@ class Screen:
             Heads of the columns.
         rows : sequence of sequence of str
             Cells, already in words.
-        title : str
-            A line above the table.
         left : int
-            Number of leading columns that hold words and stand to the left; the rest are
-            numbers and stand to the right.
+            Number of leading columns that hold words; the rest are numbers.
         """
-        from rich import box
-        from rich.table import Table
+        from kernelfit.report.tables import Cell, Column, Table, plain
 
-        console = _console(sys.stdout)
-        table = Table(
-            box=box.SIMPLE_HEAD if sys.stdout.isatty() else None,
-            header_style="bold",
-            pad_edge=False,
-            show_edge=False,
-        )
-        for number, name in enumerate(columns):
-            table.add_column(
-                name, justify="left" if number < left else "right", overflow="fold", no_wrap=False
-            )
-        for row in rows:
-            table.add_row(*row)
-        if title:
-            print(title)
-        console.print(table)
-        print()
+        heads = tuple(Column(name, numeric=n >= left) for n, name in enumerate(columns))
+        cells = tuple(tuple(Cell(text) for text in row) for row in rows)
+        self.text(plain(Table("table", "", heads, cells, "nothing to show")))
+        self.line()
 
     @contextlib.contextmanager
-    def progress(self) -> Iterator[Progress]:
+    def progress(self, what: str) -> Iterator[Progress]:
         """Show how far the work is, on a terminal only.
+
+        Parameters
+        ----------
+        what : str
+            What is being done, for example ``reading``.
 
         Yields
         ------
         callable
-            Called with what is being done, how much is done and how much there is.
+            Called with how much is done, how much there is, and the name of what comes next.
         """
         if self.quiet or not sys.stderr.isatty():
             yield _silent
             return
+        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
 
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
         )
-        with Bars(*columns, console=_console(sys.stderr), transient=True) as bars:
-            known: dict[str, Any] = {}
+        # Markup off: a run's name may hold brackets.
+        console = Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
+        with Bars(*columns, console=console, transient=True) as bars:
+            task = bars.add_task(what, total=None)
 
-            def show(what: str, done: int, total: int) -> None:
-                if what not in known:
-                    known[what] = bars.add_task(what, total=total)
-                bars.update(known[what], completed=done, total=total)
+            def show(done: int, total: int, name: str) -> None:
+                words = f"{what} {name}" if name else what
+                bars.update(task, description=words, completed=done, total=total)
 
             yield show
 
 
-def _silent(what: str, done: int, total: int) -> None:
-    del what, done, total
-
-
-def _console(stream: TextIO) -> Any:
-    from rich.console import Console
-
-    width = None if stream.isatty() else PIPED_WIDTH
-    # Markup and highlighting off: a file name may hold brackets, and numbers need no colour.
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+def _silent(done: int, total: int, name: str) -> None:
+    del done, total, name
