@@ -1,0 +1,182 @@
+"""Join of worker spans to engine steps: by ordinal, verified by the token total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelfit.logs.columns import Floats, Ints
+
+_MISSING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """The spans of one worker process.
+
+    Attributes
+    ----------
+    name : str
+        The worker's file, for messages.
+    rank : int
+        Its rank.
+    ordinal, tokens : ndarray of int64, shape (n,)
+        Ordinal of each call and the tokens it was given, in any order.
+    begin_ns, end_ns : ndarray of int64, shape (n,)
+        Start and end of the call on the host's monotonic clock [ns].
+    gpu_s : ndarray of float64, shape (n,)
+        Time between the events on the GPU [s]; NaN where not recorded.
+    """
+
+    name: str
+    rank: int
+    ordinal: Ints
+    tokens: Ints
+    begin_ns: Ints
+    end_ns: Ints
+    gpu_s: Floats
+
+    @property
+    def host_s(self) -> Floats:
+        """Time between start and end of each call on the host [s]."""
+        return (self.end_ns - self.begin_ns).astype(np.float64) * 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What the join found for every step.
+
+    Attributes
+    ----------
+    duration_s : ndarray of float64, shape (steps,)
+        Span of the slowest rank [s]; NaN where not joined.
+    host_s : ndarray of float64, shape (steps,)
+        The slowest rank's span on the host [s]; NaN where not joined.
+    reasons : mapping of int to str
+        Position of each step that was not joined, and why.
+    used : tuple of ndarray of bool
+        For each worker, which of its rows were joined.
+    unused : tuple of str
+        For each worker, why its other rows were not.
+    """
+
+    duration_s: Floats
+    host_s: Floats
+    reasons: Mapping[int, str]
+    used: tuple[NDArray[np.bool_], ...]
+    unused: tuple[str, ...]
+
+
+def _rows_of(ordinal: Ints, spans: Spans) -> Ints:
+    """Return the worker row of every step, ``_MISSING`` where there is none."""
+    rows = np.full(ordinal.size, _MISSING, dtype=np.int64)
+    if spans.ordinal.size == 0:
+        return rows
+    # Of repeated ordinals the first row counts; a stable sort keeps it in front.
+    order = np.argsort(spans.ordinal, kind="stable")
+    place = np.searchsorted(spans.ordinal[order], ordinal)
+    inside = place < order.size
+    candidate = order[np.where(inside, place, 0)]
+    hit = inside & (spans.ordinal[candidate] == ordinal)
+    rows[hit] = candidate[hit]
+    return rows
+
+
+def join_spans(ordinal: Ints, tokens: Ints, workers: Sequence[Spans]) -> Joined:
+    """Join the spans of every rank to the steps of one engine.
+
+    A step ends when its last rank ends, so the slowest rank counts. At the first
+    ordinal whose token totals disagree the two sequences have slipped against each
+    other, so that step and every later one stay unjoined. A step that one rank does
+    not know is unjoined by itself.
+
+    Parameters
+    ----------
+    ordinal, tokens : ndarray of int64, shape (steps,)
+        Ordinal and token total of the engine's steps, ordinals rising.
+    workers : sequence of Spans
+        One per rank.
+
+    Returns
+    -------
+    Joined
+        Durations, and the reason for every step without one.
+    """
+    count = ordinal.size
+    rows = [_rows_of(ordinal, spans) for spans in workers]
+    slip = np.iinfo(np.int64).max
+    slip_reason = ""
+    for spans, row in zip(workers, rows, strict=True):
+        known = row != _MISSING
+        differs = np.zeros(count, dtype=bool)
+        differs[known] = spans.tokens[row[known]] != tokens[known]
+        if differs.any():
+            first = int(np.argmax(differs))
+            if ordinal[first] < slip:
+                slip = int(ordinal[first])
+                slip_reason = (
+                    f"not joined: at ordinal {slip} the engine scheduled {tokens[first]} tokens "
+                    f"and {spans.name} computed {spans.tokens[row[first]]}"
+                )
+    reasons: dict[int, str] = {}
+    duration = np.zeros(count) if workers else np.full(count, np.nan)
+    host = duration.copy()
+    slipped = ordinal >= slip
+    backwards = np.full(count, np.nan)
+    for spans, row in zip(workers, rows, strict=True):
+        missing = row == _MISSING
+        use_gpu = bool(np.isfinite(spans.gpu_s).any())
+        safe = np.where(missing, 0, row)
+        host_s = spans.host_s[safe] if spans.ordinal.size else np.full(count, np.nan)
+        span_s = spans.gpu_s[safe] if use_gpu else host_s
+        for step in np.flatnonzero(missing & ~slipped).tolist():
+            reasons.setdefault(step, f"not joined: {spans.name} has no span for it")
+        if use_gpu:
+            for step in np.flatnonzero(~missing & ~slipped & np.isnan(span_s)).tolist():
+                reasons.setdefault(step, f"not joined: {spans.name} has no GPU time for it")
+        duration = np.maximum(duration, np.where(missing, np.nan, span_s))
+        host = np.maximum(host, np.where(missing, np.nan, host_s))
+        negative = ~missing & ((host_s < 0) | (span_s < 0))
+        backwards[negative] = np.minimum(host_s, span_s)[negative]
+    for step in np.flatnonzero(slipped).tolist():
+        reasons[step] = slip_reason
+    if not workers:
+        reasons = dict.fromkeys(range(count), "not joined: no worker file belongs to this engine")
+    # One rank's clock running backwards must not hide behind another rank's span.
+    duration = np.where(np.isnan(backwards), duration, backwards)
+    bad = np.zeros(count, dtype=bool)
+    bad[list(reasons)] = True
+    duration[bad] = np.nan
+    used = []
+    for spans, row in zip(workers, rows, strict=True):
+        mask = np.zeros(spans.ordinal.size, dtype=bool)
+        mask[row[(row != _MISSING) & ~slipped]] = True
+        used.append(mask)
+    unused = slip_reason or "its ordinal is repeated or unknown to the engine"
+    return Joined(duration, host, reasons, tuple(used), (unused,) * len(workers))
+
+
+def agreement(ordinal: Ints, tokens: Ints, spans: Spans) -> int:
+    """Return for how many steps a worker agrees with an engine.
+
+    Parameters
+    ----------
+    ordinal, tokens : ndarray of int64, shape (steps,)
+        The engine's steps.
+    spans : Spans
+        A worker.
+
+    Returns
+    -------
+    int
+        Steps with tokens up to the first disagreement; 0 when the first differs.
+    """
+    row = _rows_of(ordinal, spans)
+    known = row != _MISSING
+    same = np.ones(ordinal.size, dtype=bool)
+    same[known] = spans.tokens[row[known]] == tokens[known]
+    end = int(np.argmin(same)) if not same.all() else ordinal.size
+    return int(np.count_nonzero(known[:end] & (tokens[:end] > 0)))

@@ -1,0 +1,32 @@
+"""The registry of readers: the built-in ones, and entry points of installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+
+from kernelfit.logs.recorder import KernelfitReader
+from kernelfit.logs.source import ENTRY_POINT_GROUP, Reader
+from kernelfit.logs.table import TableReader
+from kernelfit.logs.vllm_log import VllmLogReader
+
+
+def readers() -> Mapping[str, Reader]:
+    """Return every reader by name.
+
+    An installed package adds one with an entry point of group ``kernelfit.readers``
+    that names a class without constructor arguments; a built-in name cannot be
+    replaced, so that a log never changes its meaning with what is installed.
+
+    Returns
+    -------
+    mapping of str to Reader
+        Built-in readers first.
+    """
+    found: dict[str, Reader] = {}
+    for reader in (KernelfitReader(), VllmLogReader(), TableReader()):
+        found[reader.name] = reader
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        if entry.name not in found:
+            found[entry.name] = entry.load()()
+    return found

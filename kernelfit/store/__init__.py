@@ -1,0 +1,1 @@
+"""The trace store: explicit Parquet schemas, atomic writes, scans, and ingestion."""

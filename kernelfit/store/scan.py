@@ -1,0 +1,225 @@
+"""Reading the store back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kernelfit.documents.problems import InputError, Problem
+from kernelfit.kernel.model import Model
+from kernelfit.kernel.pool import Pool
+from kernelfit.store.schema import SCHEMAS, STORE_VERSION, VERSION_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run of the store; tables are read when they are asked for.
+
+    Attributes
+    ----------
+    folder : pathlib.Path
+        The run's folder.
+    row : mapping of str to object
+        Its row of the ``runs`` table.
+    """
+
+    folder: Path
+    row: Mapping[str, Any]
+
+    @property
+    def run_id(self) -> str:
+        """Name of the run."""
+        return str(self.row["run_id"])
+
+    @property
+    def gpu(self) -> str | None:
+        """Name of the chip document; None when the run does not say."""
+        value = self.row["gpu"]
+        return None if value is None else str(value)
+
+    @property
+    def model_name(self) -> str | None:
+        """The model's name in reports; None when the run does not say."""
+        value = self.row["model_name"]
+        return None if value is None else str(value)
+
+    @property
+    def timing(self) -> str:
+        """What a duration means."""
+        return str(self.row["timing"])
+
+    @property
+    def fit_refused_reason(self) -> str | None:
+        """Why a fit must not use the run; None when it may."""
+        value = self.row["fit_refused_reason"]
+        return None if value is None else str(value)
+
+    @property
+    def model(self) -> Model | None:
+        """The model; None when the run does not say."""
+        text = self.row["model_json"]
+        return None if text is None else _rebuild(Model, json.loads(text))
+
+    @property
+    def pool(self) -> Pool:
+        """The pool as the run states it."""
+        pool: Pool = _rebuild(Pool, json.loads(self.row["pool_json"]))
+        return pool
+
+    def table(self, name: str) -> pa.Table:
+        """Read one of the run's tables.
+
+        Parameters
+        ----------
+        name : str
+            ``runs``, ``steps``, ``requests`` or ``events``.
+
+        Returns
+        -------
+        pyarrow.Table
+            The table, with the store's schema.
+        """
+        return pq.read_table(self.folder / f"{name}.parquet", schema=SCHEMAS[name])
+
+    @property
+    def steps(self) -> pa.Table:
+        """The run's steps."""
+        return self.table("steps")
+
+    @property
+    def requests(self) -> pa.Table:
+        """The requests of every step; empty for aggregated logs."""
+        return self.table("requests")
+
+    @property
+    def events(self) -> pa.Table:
+        """Host work outside steps."""
+        return self.table("events")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The runs of a store.
+
+    Attributes
+    ----------
+    runs : tuple of RunRecord
+        In the order of their names.
+    """
+
+    runs: tuple[RunRecord, ...]
+
+    def run(self, run_id: str) -> RunRecord:
+        """Return one run.
+
+        Parameters
+        ----------
+        run_id : str
+            Its name.
+
+        Returns
+        -------
+        RunRecord
+            The run.
+
+        Raises
+        ------
+        KeyError
+            When the store does not hold it.
+        """
+        for record in self.runs:
+            if record.run_id == run_id:
+                return record
+        raise KeyError(run_id)
+
+
+def _rebuild(kind: Any, value: Any) -> Any:
+    """Return a dataclass of the core from its JSON form."""
+    if value is None:
+        return None
+    if get_origin(kind) in (Union, UnionType):
+        inner = [arg for arg in get_args(kind) if arg is not type(None)]
+        return _rebuild(inner[0], value) if len(inner) == 1 else value
+    if get_origin(kind) is tuple:
+        return tuple(_rebuild(get_args(kind)[0], item) for item in value)
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        return value
+    hints = get_type_hints(kind)
+    # A store written before a field existed leaves it at its default.
+    given = {
+        f.name: _rebuild(hints[f.name], value[f.name])
+        for f in dataclasses.fields(kind)
+        if f.name in value
+    }
+    return kind(**given)
+
+
+def _record(folder: Path) -> RunRecord:
+    path = folder / "runs.parquet"
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        first = str(error).splitlines()[0][:200]
+        raise InputError([Problem(str(path), None, None, f"cannot be read: {first}")]) from error
+    stated = (table.schema.metadata or {}).get(VERSION_KEY)
+    if stated != str(STORE_VERSION).encode():
+        raise InputError(
+            [
+                Problem(
+                    str(path),
+                    None,
+                    None,
+                    "a trace store of another version",
+                    got="no version" if stated is None else stated.decode("utf-8", "replace"),
+                    allowed=str(STORE_VERSION),
+                    hint="ingest the logs again into an empty folder",
+                )
+            ]
+        )
+    missing = [name for name in SCHEMAS if not (folder / f"{name}.parquet").is_file()]
+    if missing or table.num_rows != 1:
+        message = f"the run is not complete: {', '.join(missing) or 'one row is needed'}"
+        raise InputError([Problem(str(folder), None, None, message, hint="ingest its log again")])
+    return RunRecord(folder, table.to_pylist()[0])
+
+
+def load_store(out: Path) -> Store:
+    """Open a trace store.
+
+    Parameters
+    ----------
+    out : pathlib.Path
+        The store's folder; one that does not exist holds no run.
+
+    Returns
+    -------
+    Store
+        Its runs, in the order of their names.
+
+    Raises
+    ------
+    InputError
+        When a run is damaged or of another store version.
+    """
+    if not out.is_dir():
+        return Store(())
+    records: list[RunRecord] = []
+    problems: list[Problem] = []
+    for path in sorted(out.glob("*/runs.parquet")):
+        if path.parent.name.startswith("."):
+            continue
+        try:
+            records.append(_record(path.parent))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    return Store(tuple(records))

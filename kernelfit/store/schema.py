@@ -1,0 +1,110 @@
+"""The tables of the trace store: explicit schemas, versioned in their metadata."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+STORE_VERSION = 1
+"""Raised when a column changes its meaning; a store of a later version is refused."""
+
+VERSION_KEY = b"kernelfit.store.version"
+TABLE_KEY = b"kernelfit.store.table"
+
+TABLES: tuple[str, ...] = ("runs", "steps", "requests", "events")
+
+
+def _schema(table: str, *columns: tuple[str, pa.DataType, bool]) -> pa.Schema:
+    """Columns as (name, type, may be null)."""
+    return pa.schema(
+        [pa.field(name, kind, nullable=empty) for name, kind, empty in columns],
+        metadata={TABLE_KEY: table.encode(), VERSION_KEY: str(STORE_VERSION).encode()},
+    )
+
+
+_TEXT, _INT, _SMALL, _REAL = pa.string(), pa.int64(), pa.int32(), pa.float64()
+
+RUNS = _schema(
+    "runs",
+    ("run_id", _TEXT, False),
+    ("engine", _TEXT, False),
+    ("engine_version", _TEXT, True),
+    ("gpu", _TEXT, True),
+    ("model_name", _TEXT, True),
+    ("model_json", _TEXT, True),
+    ("pool_json", _TEXT, False),
+    ("dtype", _TEXT, True),
+    ("source", _TEXT, False),
+    ("source_digest", _TEXT, False),
+    ("reader", _TEXT, False),
+    ("reader_version", _SMALL, False),
+    ("timing", _TEXT, False),
+    ("clock", _TEXT, False),
+    ("lines_read", _INT, False),
+    ("steps_kept", _INT, False),
+    ("lines_recognised", _INT, False),
+    ("rejected", _INT, False),
+    ("recorder_cost_share", _REAL, True),
+    ("fit_refused_reason", _TEXT, True),
+)
+"""One row per run. ``source_digest`` covers the log and the documents that describe it;
+``lines_read`` is the sum of the three counts after it."""
+
+STEPS = _schema(
+    "steps",
+    ("run_id", _TEXT, False),
+    ("step", _INT, False),
+    ("engine", _SMALL, False),
+    ("start_s", _REAL, True),
+    ("duration_s", _REAL, True),
+    ("timing", _TEXT, False),
+    ("schedule_s", _REAL, True),
+    ("dispatch_s", _REAL, True),
+    ("wait_s", _REAL, True),
+    ("update_s", _REAL, True),
+    ("requests", _SMALL, False),
+    ("scheduled_tokens", _INT, False),
+    ("context_tokens", _INT, True),
+    ("decode_requests", _SMALL, True),
+    ("decode_context_tokens", _INT, True),
+    ("decode_pairs", _INT, True),
+    ("prefill_context_tokens", _INT, True),
+    ("prefill_pairs", _INT, True),
+    ("past_prompt_requests", _SMALL, True),
+    ("past_prompt_tokens", _INT, True),
+    ("in_prompt_requests", _SMALL, True),
+    ("in_prompt_tokens", _INT, True),
+    ("phase", _TEXT, True),
+    ("kv_usage", _REAL, True),
+    ("composition", _TEXT, False),
+    ("marks", pa.list_(_TEXT), False),
+)
+"""One row per step; the totals mean what ``kernelfit.kernel.batch.BatchTotals`` says."""
+
+REQUESTS = _schema(
+    "requests",
+    ("run_id", _TEXT, False),
+    ("step", _INT, False),
+    ("scheduled", _SMALL, False),
+    ("computed", _SMALL, True),
+    ("prompt_len", _SMALL, True),
+    ("cached", _SMALL, True),
+    ("engine", _SMALL, False),
+)
+"""One row per request in a step; steps are numbered within their engine."""
+
+EVENTS = _schema(
+    "events",
+    ("run_id", _TEXT, False),
+    ("kind", _TEXT, False),
+    ("start_s", _REAL, True),
+    ("duration_s", _REAL, False),
+    ("tokens", _INT, True),
+)
+"""Host work of requests outside steps: admission, output token, completion."""
+
+SCHEMAS: dict[str, pa.Schema] = {
+    "runs": RUNS,
+    "steps": STEPS,
+    "requests": REQUESTS,
+    "events": EVENTS,
+}
