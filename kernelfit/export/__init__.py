@@ -1,0 +1,1 @@
+"""Calibrations in the formats of other tools, one module per target."""

@@ -1,0 +1,1 @@
+"""Results for people: tables for the terminal, figures and an HTML page, from plain data."""

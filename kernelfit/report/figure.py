@@ -1,0 +1,231 @@
+"""How figures look and how they become SVG and PNG, the same bytes every time."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+# Okabe and Ito's colours, which stay apart under every common colour blindness.
+BLUE, SKY, GREEN, ORANGE = "#0072b2", "#56b4e9", "#009e73", "#e69f00"
+RED, PURPLE, YELLOW, GREY = "#d55e00", "#cc79a7", "#f0e442", "#8a939b"
+# Ink and grid stand for the page's own colours when a figure is set into it.
+INK, GRID = "#23292f", "#d9dee3"
+
+PHASE_LOOKS = {
+    "decode": (BLUE, "o"),
+    "mixed": (ORANGE, "^"),
+    "prefill": (GREEN, "D"),
+    "unknown": (GREY, "x"),
+}
+
+WIDTH_IN = 5.4
+_RASTER_DPI = 150
+_PNG_DPI = 160
+# Above this many marks a figure draws them as pixels, so that the page stays small.
+RASTER_FROM = 400
+# Below this a logarithmic axis is marked at 1, 2 and 5 instead of at 1 alone.
+_FEW_DECADES = 2.2
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "kernelfit",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10.0,
+    "axes.labelsize": 9.0,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.minor.size": 0.0,
+    "ytick.minor.size": 0.0,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "axes.facecolor": "none",
+    "path.simplify": True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """One finished figure.
+
+    Attributes
+    ----------
+    id : str
+        Its name; files are ``<id>.svg`` and ``<id>.png``.
+    alt : str
+        What it shows, for those who do not see it.
+    caption : str
+        How to read it.
+    svg : str
+        A standalone file on white.
+    inline : str
+        The same for the page: page colours, no outside reference.
+    png : bytes
+        Pixels on white.
+    """
+
+    id: str
+    alt: str
+    caption: str
+    svg: str
+    inline: str
+    png: bytes
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the house style, whatever the user's own settings are."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def new(height_in: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure of one column of panels.
+
+    Parameters
+    ----------
+    height_in : float
+        Height in inches.
+    rows : int
+        Panels, one below the other, with one horizontal axis.
+
+    Returns
+    -------
+    tuple
+        The figure and its panels, top first.
+    """
+    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+    grid = figure.subplots(rows, 1, sharex=True, squeeze=False)
+    return figure, [axes for row in grid for axes in row]
+
+
+def finish(figure: Figure, name: str, alt: str, caption: str) -> Drawing:
+    """Turn a figure into its files.
+
+    Parameters
+    ----------
+    figure : Figure
+        Drawn within :func:`style`.
+    name : str
+        Its id.
+    alt, caption : str
+        What it shows and how to read it.
+
+    Returns
+    -------
+    Drawing
+        SVG, inline SVG and PNG.
+    """
+    figure.set_canvas(FigureCanvasAgg(figure))
+    png = _saved(
+        figure, "png", _PNG_DPI, metadata={"Software": None}, pil_kwargs={"optimize": True}
+    )
+    # The layout is worked out once; what follows keeps it.
+    figure.set_layout_engine("none")
+    figure.set_canvas(FigureCanvasSVG(figure))
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    svg = _saved(figure, "svg", _RASTER_DPI, metadata=nothing).decode("utf8")
+    return Drawing(name, alt, caption, svg, inline(svg, name, alt), png)
+
+
+def _saved(figure: Figure, kind: str, dpi: int, **options: Any) -> bytes:
+    out = io.BytesIO()
+    figure.savefig(out, format=kind, dpi=dpi, **options)
+    return out.getvalue()
+
+
+def inline(svg: str, name: str, alt: str) -> str:
+    """Make a standalone SVG part of a page.
+
+    Parameters
+    ----------
+    svg : str
+        The file's text.
+    name : str
+        Put before every id, so that two figures on a page do not share one.
+    alt : str
+        Text for screen readers, already free of markup.
+
+    Returns
+    -------
+    str
+        The ``svg`` element: no prolog, no namespaces, ink and grid in page colours.
+    """
+    body = svg[svg.index("<svg") :]
+    # A style inside an inline figure would hold for the whole page, and the white ground
+    # would hide the page's own.
+    for part in (
+        r"<metadata>.*?</metadata>",
+        r"<defs>\s*<style.*?</style>\s*</defs>",
+        r'<g id="patch_1">.*?</g>',
+    ):
+        body = re.sub(part, "", body, count=1, flags=re.DOTALL)
+    body = re.sub(r'\s+xmlns(?::\w+)?="[^"]*"', "", body)
+    body = body.replace("xlink:href", "href")
+    body = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', body)
+    body = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", body)
+    body = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', body)
+    body = body.replace(INK, "currentColor").replace(GRID, "var(--grid)")
+    body = re.sub(r"'DejaVu Sans'(?:, [^;\"]*)?", "var(--font)", body)
+    size = re.search(r'<svg width="([\d.]+)pt" height="([\d.]+)pt"', body)
+    if size:
+        body = body.replace(size.group(0), "<svg", 1)
+    label = alt.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1).strip()
+
+
+def plain_ticks(axes: Axes, which: str) -> None:
+    """Write the ticks of a logarithmic axis as plain numbers.
+
+    Parameters
+    ----------
+    axes : Axes
+        The panel.
+    which : str
+        ``x`` or ``y``.
+    """
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    low, high = sorted(axis.get_view_interval())
+    if axis.get_scale() == "log" and math.log10(high / low) < _FEW_DECADES:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(_tick))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _tick(value: float, _: int | None = None) -> str:
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:g}M"
+    if abs(value) >= 1e4:
+        return f"{value / 1e3:g}k"
+    return f"{value:g}"

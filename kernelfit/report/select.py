@@ -1,0 +1,116 @@
+"""The part of a result that concerns one GPU type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SCHEMA = "kernelfit.report/1"
+
+POINT_COLUMNS = (
+    "run",
+    "model",
+    "phase",
+    "step",
+    "measured_s",
+    "predicted_s",
+    "overlap_s",
+    "no_overlap_s",
+    "requests",
+    "context_tokens",
+    "tokens",
+)
+_TEXT_COLUMNS = ("run", "model", "phase")
+_WHOLE_COLUMNS = ("step", "requests", "context_tokens", "tokens")
+# More digits than a figure can show, few enough to keep the file small.
+_DIGITS = 6
+
+
+class NoCalibration(ValueError):
+    """The result holds no calibration of the GPU type asked for."""
+
+
+def one_gpu(result: Mapping[str, Any], gpu: str) -> dict[str, Any]:
+    """Return what a result says about one GPU type.
+
+    Parameters
+    ----------
+    result : mapping
+        The result document of a fit.
+    gpu : str
+        The GPU type.
+
+    Returns
+    -------
+    dict
+        JSON-shaped; what the report draws and keeps.
+
+    Raises
+    ------
+    NoCalibration
+        When the result has no calibration of it.
+    """
+    calibrations = result.get("calibrations") or ()
+    mine = [entry for entry in calibrations if entry["gpu"] == gpu]
+    if not mine:
+        known = ", ".join(str(entry["gpu"]) for entry in calibrations) or "none"
+        raise NoCalibration(f"no calibration of {gpu!r} in the result; there are: {known}")
+    calibration = mine[0]
+    other_runs = {
+        str(run["run"])
+        for entry in calibrations
+        if entry["gpu"] != gpu
+        for run in entry.get("runs") or ()
+    } - {str(run["run"]) for run in calibration.get("runs") or ()}
+    kernels = [entry for entry in result.get("kernels") or () if entry["gpu"] == gpu]
+    my_pools = {str(entry["pool"]) for entry in kernels}
+    other_pools = {
+        str(entry["pool"]) for entry in result.get("kernels") or () if entry["gpu"] != gpu
+    } - my_pools
+    flags = (result.get("flips") or {}).get("flags") or ()
+    return {
+        "schema": SCHEMA,
+        "gpu": gpu,
+        "version": str(result.get("version") or ""),
+        "command": str(result.get("command") or ""),
+        "seed": result.get("seed"),
+        "ingest": [
+            entry
+            for entry in result.get("ingest") or ()
+            if not other_runs.intersection(str(entry["file"]).split("/"))
+        ],
+        "gates": [entry for entry in result.get("gates") or () if entry["run"] not in other_runs],
+        "calibration": calibration,
+        "validation": _of(result, "validation", gpu),
+        "bounds": _of(result, "bounds", gpu),
+        "coverage": _of(result, "coverage", gpu),
+        "flips": [flag for flag in flags if str(flag["pool"]) not in other_pools],
+        "kernels": kernels,
+        "breakdown": _of(result, "breakdown", gpu),
+        "points": _points(_of(result, "points", gpu)),
+    }
+
+
+def _of(result: Mapping[str, Any], key: str, gpu: str) -> list[Any]:
+    return [entry for entry in result.get(key) or () if entry["gpu"] == gpu]
+
+
+def _points(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Join the points of a GPU and round them to what a figure can show."""
+    columns: dict[str, list[Any]] = {name: [] for name in POINT_COLUMNS}
+    for entry in entries:
+        for name in POINT_COLUMNS:
+            values = entry.get(name) or [None] * len(entry["measured_s"])
+            columns[name].extend(_rounded(name, value) for value in values)
+    return columns
+
+
+def _rounded(name: str, value: Any) -> Any:
+    if value is None or name in _TEXT_COLUMNS:
+        return value
+    if not math.isfinite(value):
+        return None
+    if name in _WHOLE_COLUMNS:
+        return int(value)
+    return float(f"{float(value):.{_DIGITS}g}")

@@ -1,0 +1,159 @@
+"""Tables of what follows from the fit: conclusions under both bounds, parts of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kernelfit.report import units
+from kernelfit.report.tables import Cell, Column, Table
+from kernelfit.report.tables_checks import rank
+from kernelfit.report.words import FLAGS, RESOURCES
+
+View = Mapping[str, Any]
+
+_FLAG_ORDER = ("measure", "uncertain", "extrapolated", "agree")
+
+
+def flips(view: View) -> Table:
+    """Return the conclusions under both bounds, those to measure first.
+
+    Parameters
+    ----------
+    view : mapping
+        What the report knows of one GPU type.
+
+    Returns
+    -------
+    Table
+        One row a pool, load and conclusion.
+    """
+    columns = (
+        Column("Pool", short="pool"),
+        Column("Load", short="load"),
+        Column("Conclusion", short="conclusion"),
+        Column("Flag", short="flag"),
+        Column("Under Overlap", short="overlap"),
+        Column("Under NoOverlap", short="no overlap"),
+        Column("Fitted", short="fitted"),
+        Column("Measurement that settles it", terminal=False),
+    )
+    flags = sorted(
+        view["flips"],
+        key=lambda flag: (
+            rank(str(flag["flag"]), _FLAG_ORDER),
+            str(flag["pool"]),
+            str(flag["load"]),
+            str(flag["conclusion"]),
+        ),
+    )
+    rows = tuple(
+        (
+            Cell(str(flag["pool"]), str(flag["pool"]), kind="code"),
+            Cell(str(flag["load"]), str(flag["load"])),
+            Cell(str(flag["conclusion"]).replace("_", " "), str(flag["conclusion"])),
+            Cell(
+                str(flag["flag"]),
+                str(flag["flag"]),
+                FLAGS.get(str(flag["flag"]), ""),
+                f"flag-{flag['flag']}",
+            ),
+            *(_outcome(flag.get(key)) for key in ("overlap", "no_overlap", "fitted")),
+            Cell(str(flag.get("measurement") or units.MISSING)),
+        )
+        for flag in flags
+    )
+    return Table(
+        "flips",
+        "Conclusions under both bounds",
+        columns,
+        rows,
+        "No conclusion was asked for, so none can flip.",
+    )
+
+
+def _outcome(value: Any) -> Cell:
+    """Show what a conclusion came out as."""
+    if value is None:
+        return Cell(units.MISSING)
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no", "yes" if value else "no")
+    if isinstance(value, (int, float)):
+        return Cell(units.number(float(value)), value)
+    return Cell(str(value), str(value))
+
+
+def bottlenecks(entry: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Return the resource with the most time, and the batch from which it is so.
+
+    Parameters
+    ----------
+    entry : mapping
+        One breakdown: ``requests`` and ``per_resource_s``.
+
+    Returns
+    -------
+    tuple of (str, int)
+        Resource and the smallest number of requests, each time that it changes.
+    """
+    changes: list[tuple[str, int]] = []
+    per_resource = entry["per_resource_s"]
+    names = sorted(per_resource, key=lambda name: rank(str(name), RESOURCES))
+    for place, requests in enumerate(entry["requests"]):
+        top = max(names, key=lambda name: float(per_resource[name][place]), default=None)
+        if top is not None and (not changes or changes[-1][0] != top):
+            changes.append((str(top), int(requests)))
+    return tuple(changes)
+
+
+def breakdown(view: View) -> Table:
+    """Return the step time and its largest part over batch size.
+
+    Parameters
+    ----------
+    view : mapping
+        What the report knows of one GPU type.
+
+    Returns
+    -------
+    Table
+        One row a model, pool and context.
+    """
+    columns = (
+        Column("Model"),
+        Column("Pool"),
+        Column("Context [tokens]", numeric=True),
+        Column("Smallest batch"),
+        Column("Largest batch"),
+        Column("Largest part of the step"),
+    )
+    rows = []
+    for entry in view["breakdown"]:
+        if not entry["requests"]:
+            continue
+        ends = (
+            Cell(
+                f"{units.count(entry['requests'][place])}: "
+                f"{units.seconds(entry['fitted_s'][place])}",
+                entry["fitted_s"][place],
+            )
+            for place in (0, -1)
+        )
+        changes = bottlenecks(entry)
+        words = ", ".join(f"{name} from {units.count(start)}" for name, start in changes)
+        rows.append(
+            (
+                Cell(str(entry["model"]), str(entry["model"])),
+                Cell(str(entry["pool"]), str(entry["pool"])),
+                Cell(units.count(entry["context_tokens"]), entry["context_tokens"]),
+                *ends,
+                Cell(words or units.MISSING),
+            )
+        )
+    return Table(
+        "breakdown",
+        "Fitted decode step at the smallest and largest batch, and what takes the most time",
+        columns,
+        tuple(rows),
+        "No breakdown over batch size was computed.",
+    )
