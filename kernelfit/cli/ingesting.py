@@ -21,6 +21,7 @@ def read_logs(
     overrides: Mapping[str, object],
     calib: Path,
     dry_run: bool,
+    max_rejected: int | None = None,
 ) -> IngestReport:
     """Read logs into the store below a folder.
 
@@ -38,6 +39,8 @@ def read_logs(
         Holds the chip and model documents.
     dry_run : bool
         Read and check, but leave the store as it is.
+    max_rejected : int, optional
+        Most lines of a source that may be passed over.
 
     Returns
     -------
@@ -58,6 +61,7 @@ def read_logs(
             overrides=overrides,
             calib=calib,
             dry_run=dry_run,
+            max_rejected=max_rejected,
             progress=progress,
         )
     for counts in report.files:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelfit.documents.problems import InputError, Problem
-from kernelfit.logs.columns import ParsedRun
+from kernelfit.logs.columns import ParsedRun, Reject
 from kernelfit.logs.discover import discover, safe_id
 from kernelfit.logs.registry import readers
 from kernelfit.logs.source import Reader, RunSource
 from kernelfit.store.facts import describe, first_facts, source_digest
 from kernelfit.store.scan import RunRecord, load_store
-from kernelfit.store.write import REJECTS_SUFFIX, write_run
+from kernelfit.store.write import REJECTS_SUFFIX, read_rejects, write_run
+
+SHOWN_REJECTS = 10
+"""Rejected lines that a complaint names; the others are counted."""
 
 Progress = Callable[[int, int, str], None]
 """Called with runs done, runs in all, and the name of the next one."""
@@ -96,6 +99,7 @@ def ingest_paths(
     overrides: Mapping[str, object] | None = None,
     calib: Path,
     dry_run: bool = False,
+    max_rejected: int | None = None,
     progress: Progress | None = None,
 ) -> IngestReport:
     """Read logs into the store.
@@ -115,6 +119,9 @@ def ingest_paths(
         Folder with ``chips`` and ``models``.
     dry_run : bool
         Whether to leave the store as it is.
+    max_rejected : int, optional
+        Most rejected lines that a source may have which a fit would use; without it any
+        number is kept in the rejects file and passed over.
     progress : callable, optional
         Called before each run.
 
@@ -144,6 +151,8 @@ def ingest_paths(
         if digest in held:
             rows = [dict(record.row) for record in held[digest]]
             work.append(_Work(source, digest, [], rows, skipped=True))
+            kept = [r for row in rows for r in read_rejects(out, str(row["run_id"]))]
+            problems += _over_limit(work[-1], kept, max_rejected)
         elif digest in new:
             # The rows are shared, so that they carry the names given below.
             work.append(_Work(source, digest, [], new[digest].rows, skipped=True))
@@ -155,6 +164,8 @@ def ingest_paths(
                 continue
             new[digest] = item
             work.append(item)
+            fresh = [reject for run in item.runs for reject in run.rejects]
+            problems += _over_limit(item, fresh, max_rejected)
     if problems:
         raise InputError(problems)
     records = [record for group in held.values() for record in group]
@@ -235,9 +246,31 @@ def _refuse_empty(source: RunSource, runs: Sequence[ParsedRun]) -> None:
         raise InputError([Problem(str(source.path), None, None, "the log holds no step")])
     # A step row that cannot be used says more than the span that then has no step.
     first = min(rejects, key=lambda r: "not joined" in r.reason or "repeated" in r.reason)
-    file = source.path / first.file if source.path.is_dir() else source.path
     message = f"no usable step; the first of {len(rejects)} rejected lines: {first.reason}"
-    raise InputError([Problem(str(file), first.line, None, message)])
+    raise InputError([Problem(_file_of(source, first), first.line, None, message)])
+
+
+def _file_of(source: RunSource, reject: Reject) -> str:
+    return str(source.path / reject.file if source.path.is_dir() else source.path)
+
+
+def _over_limit(item: _Work, rejects: Sequence[Reject], max_rejected: int | None) -> list[Problem]:
+    """Say which lines of a source a fit would have to do without, when they are too many."""
+    usable = any(row["fit_refused_reason"] is None for row in item.rows)
+    if max_rejected is None or not usable or len(rejects) <= max_rejected:
+        return []
+    source = item.source
+    whole = Problem(
+        str(source.path),
+        None,
+        None,
+        "more lines cannot be used than a fit may pass over",
+        got=str(len(rejects)),
+        allowed=str(max_rejected),
+        hint=f"correct them, or go on without them with --max-rejected {len(rejects)}",
+    )
+    named = rejects[:SHOWN_REJECTS]
+    return [whole, *(Problem(_file_of(source, r), r.line, None, r.reason) for r in named)]
 
 
 def _name(work: Sequence[_Work], records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -119,6 +119,28 @@ def rejects_text(rejects: Sequence[Reject]) -> str:
     )
 
 
+def read_rejects(out: Path, run_id: str) -> tuple[Reject, ...]:
+    """Read a run's rejects back.
+
+    Parameters
+    ----------
+    out : pathlib.Path
+        The store.
+    run_id : str
+        The run's name.
+
+    Returns
+    -------
+    tuple of Reject
+        In the order of the file; none when it was removed.
+    """
+    path = out / f"{run_id}{REJECTS_SUFFIX}"
+    if not path.is_file():
+        return ()
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return tuple(Reject(**json.loads(line)) for line in lines)
+
+
 def write_run(out: Path, row: Mapping[str, object], run: ParsedRun) -> None:
     """Write one run: its folder with four tables, and its rejects beside it.
 
