@@ -60,6 +60,12 @@ def fit(
             "--draws", metavar="N", min=20, help="Bootstrap resamples behind the intervals."
         ),
     ] = 200,
+    max_rejected: Annotated[
+        int,
+        typer.Option(
+            "--max-rejected", metavar="N", min=0, help="Bad lines a log may have and be fitted."
+        ),
+    ] = 0,
     gpu: options.Gpu = None,
     model: options.Model = None,
     dtype: options.Dtype = None,
@@ -89,6 +95,8 @@ def fit(
         Seed of every resampling.
     draws : int
         Bootstrap resamples.
+    max_rejected : int
+        Rejected lines that a log may have.
     gpu, model, dtype, engine, engine_version, reader : str, optional
         Facts of the runs.
     tp, pp, dp : int, optional
@@ -111,6 +119,7 @@ def fit(
         calib=calib_folder(calib),
         seed=seed,
         draws=draws,
+        max_rejected=max_rejected,
         overrides=facts(
             gpu=gpu,
             model=model,
