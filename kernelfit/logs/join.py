@@ -155,7 +155,7 @@ def join_spans(ordinal: Ints, tokens: Ints, workers: Sequence[Spans]) -> Joined:
         mask = np.zeros(spans.ordinal.size, dtype=bool)
         mask[row[(row != _MISSING) & ~slipped]] = True
         used.append(mask)
-    unused = slip_reason or "its ordinal is repeated or unknown to the engine"
+    unused = slip_reason or "no usable step of the engine has its ordinal"
     return Joined(duration, host, reasons, tuple(used), (unused,) * len(workers))
 
 

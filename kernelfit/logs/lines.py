@@ -25,7 +25,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     Yields
     ------
     tuple of (int, bytes)
-        Line number from 1, and the line without its end.
+        Line number from 1, and the line with its end.
 
     Raises
     ------
@@ -37,14 +37,14 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     if path.suffix != ".gz":
         with path.open("rb") as plain:
             for number, line in enumerate(plain, start=1):
-                yield number, line.rstrip(b"\r\n")
+                yield number, line
         return
     with gzip.open(path, "rb") as packed:
         number = 0
         try:
             for line in packed:
                 number += 1
-                yield number, line.rstrip(b"\r\n")
+                yield number, line
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise TruncatedFile(str(error)) from error
 
@@ -93,4 +93,8 @@ def clip(line: bytes) -> str:
     str
         At most 500 characters; undecodable bytes are replaced.
     """
-    return line[: 4 * MAX_TEXT_CHARACTERS].decode("utf-8", "replace")[:MAX_TEXT_CHARACTERS]
+    return (
+        line[: 4 * MAX_TEXT_CHARACTERS]
+        .decode("utf-8", "replace")
+        .rstrip("\r\n")[:MAX_TEXT_CHARACTERS]
+    )

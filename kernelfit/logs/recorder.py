@@ -12,6 +12,7 @@ from kernelfit.documents.problems import InputError, Problem
 from kernelfit.documents.runs import RunFacts
 from kernelfit.logs.columns import (
     Counts,
+    Floats,
     Ints,
     ParsedRun,
     Reject,
@@ -134,12 +135,13 @@ class _Part:
     def __init__(self, number: int, engine: EngineRows, workers: Sequence[RecorderFile]) -> None:
         spans = [_spans(file) for file in workers]
         order = np.argsort(engine.ordinal, kind="stable")
-        back = np.argsort(order, kind="stable")
-        joined = join_spans(engine.ordinal[order], engine.tokens[order], spans)
+        # A row that contradicts itself must not be taken for a slip of the sequences.
+        sound = order[~np.isin(order, list(engine.reasons))]
+        joined = join_spans(engine.ordinal[sound], engine.tokens[sound], spans)
         joined = Joined(
-            joined.duration_s[back],
-            joined.host_s[back],
-            {int(order[place]): reason for place, reason in joined.reasons.items()},
+            _spread(joined.duration_s, sound, order.size),
+            _spread(joined.host_s, sound, order.size),
+            {int(sound[place]): reason for place, reason in joined.reasons.items()},
             joined.used,
             joined.unused,
         )
@@ -170,6 +172,13 @@ class _Part:
             self.rejects += _rejects(
                 file, file.worker_lines, dict.fromkeys(np.flatnonzero(~used).tolist(), unused)
             )
+
+
+def _spread(values: Floats, places: Ints, count: int) -> Floats:
+    """Return values at their places among all steps; NaN elsewhere."""
+    spread = np.full(count, np.nan)
+    spread[places] = values
+    return spread
 
 
 def _requests(engine: EngineRows, order: Ints, number: int) -> Requests:

@@ -168,7 +168,7 @@ class _Parser:
         life.last[engine] = index
         if pid is not None:
             life.pids[engine] = pid
-        if found.group(7) or (context_tokens == 0 and generation_tokens == 0):
+        if found.group(7) or max(context, context_tokens, generation, generation_tokens) == 0:
             # A data-parallel peer's dummy step, or a step without work.
             self._recognise()
             return
