@@ -25,6 +25,7 @@ _ATTENTION_KINDS = {
     "sliding_attention": "sliding",
     "linear_attention": "linear",
 }
+_HEADS = {"num_attention_heads", "num_key_value_heads"}
 
 
 class _Facts:
@@ -38,8 +39,10 @@ class _Facts:
         self.outer: Mapping[str, Any] = outer
         self.inner: Mapping[str, Any] = nested if isinstance(nested, dict) else outer
         self.problems: list[Problem] = []
+        self.bad: set[str] = set()
 
     def fail(self, key: str, message: str, **words: str | None) -> None:
+        self.bad.add(key)
         place = self.document.place((*self.path, key))
         self.problems.append(Problem.at(place, message, **words))
 
@@ -215,7 +218,7 @@ def _attention(
         return lambda _: latent
     heads = facts.count("num_attention_heads")
     kv_heads = facts.count("num_key_value_heads", default=heads)
-    if heads % kv_heads:
+    if not facts.bad & _HEADS and heads % kv_heads:
         facts.fail(
             "num_key_value_heads",
             "query heads are not a multiple of key-value heads",
@@ -259,7 +262,7 @@ def _head_dim(facts: _Facts, heads: int) -> int:
     if facts.get("head_dim") is not None:
         return facts.count("head_dim")
     hidden = facts.get("hidden_size")
-    if isinstance(hidden, int) and hidden % heads:
+    if isinstance(hidden, int) and not facts.bad & _HEADS and hidden % heads:
         message = "hidden_size is not a multiple of num_attention_heads, so head_dim is needed"
         facts.fail("head_dim", message, got=f"{hidden} and {heads}")
     return max(hidden // heads, 1) if isinstance(hidden, int) else 1
@@ -361,7 +364,7 @@ def _mlp(facts: _Facts) -> Mlp:
 def _experts(facts: _Facts, keys: ExpertKeys) -> Experts:
     experts = facts.count(keys.experts)
     per_token = facts.count("num_experts_per_tok")
-    if per_token > experts and not facts.problems:
+    if per_token > experts and keys.experts not in facts.bad:
         facts.fail(
             "num_experts_per_tok",
             "a token cannot be routed to more experts than there are",

@@ -78,6 +78,10 @@ def _describe(error: Any, model: type[BaseModel], document: Document) -> Problem
             hint=did_you_mean(str(name), known),
         )
     place = document.place(path)
+    if name == "[key]":
+        # The key of a mapping is at fault, not what it holds.
+        path = path[:-1]
+        place = document.place(path, key=True)
     label = ".".join(str(part) for part in path)
     hint = None
     if kind in _TYPES:
@@ -110,7 +114,9 @@ def _describe(error: Any, model: type[BaseModel], document: Document) -> Problem
             place, f"{label} is out of range", got=shown(got), allowed=f"{word} {context[key]}"
         )
     if kind in ("string_too_short", "too_short"):
-        return Problem.at(place, f"{label} is empty", got=shown(got))
+        least = context["min_length"]
+        message = f"{label} is empty" if least == 1 else f"{label} says too little"
+        return Problem.at(place, message, got=shown(got))
     return Problem.at(place, f"{label}: {error['msg']}", got=shown(got))
 
 
