@@ -39,6 +39,7 @@ class Recorder:
         self.folder = folder
         self.engine_version = engine_version
         self.alive = True
+        self.probing = os.environ.get("KERNELFIT_SPEED_PROBE") == "1"
         self.in_flight: dict[int, tuple[Any, dict[str, Any]]] = {}
         self.prompt_len: dict[str, int] = {}
         self.cached: dict[str, int] = {}
@@ -171,6 +172,8 @@ class Recorder:
             "span_ns": [start_ns, _now()],
         }
         self.worker_ordinal += 1
+        if self.probing:
+            row["probe_ns"] = speed_probe_ns()
         if first is None:
             self.writer("worker").put(row)
             return
@@ -179,6 +182,24 @@ class Recorder:
             ready, begin, end = self.pending_events.pop(0)
             ready["gpu_ms"] = begin.elapsed_time(end)
             self.writer("worker").put(ready)
+
+
+def speed_probe_ns() -> int:
+    """Time a fixed piece of integer work on the worker's own core.
+
+    Returns
+    -------
+    int
+        The fastest of three tries [ns]. On a shared host the clock and the neighbours
+        change the speed of a core by tens of percent; a step recorded beside a slow
+        probe was slowed by the machine, whatever the batch.
+    """
+    best = 1 << 62
+    for _ in range(3):
+        start_ns = _now()
+        sum(range(1500))
+        best = min(best, _now() - start_ns)
+    return best
 
 
 def _record_event() -> Any:

@@ -1,0 +1,1 @@
+"""From stored steps to a calibration: gates, design, solve, verdicts, uncertainty."""

@@ -1,0 +1,135 @@
+"""Which coefficients the data pin, which only their prior does, and which go together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelfit.fit.design import Design, Priors
+from kernelfit.fit.solve import Solution, predict
+from kernelfit.fit.steps import Floats
+
+PINNED = 0.15
+"""Relative standard deviation up to which a coefficient counts as identified [1]."""
+
+LOST = 0.5
+"""Relative standard deviation above which the prior is all there is [1]."""
+
+ALIAS_CORRELATION = 0.95
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Identifiability:
+    """What the data alone say about each coefficient, at the solution.
+
+    Attributes
+    ----------
+    data_spread : ndarray, shape (n_coefficients,)
+        Standard deviation of ln cost from the data without priors [1]; infinite where
+        the data say nothing.
+    vif : ndarray, shape (n_coefficients,)
+        Variance inflation factor: how much the others blur this one; infinite for an
+        exact alias [1].
+    share : ndarray, shape (n_coefficients,)
+        Share of the measured time that the coefficient's terms make up [1].
+    aliases : tuple of tuple of int
+        Per coefficient, the others that it cannot be told from.
+    condition : float
+        Condition number of the scaled columns [1].
+    """
+
+    data_spread: Floats
+    vif: Floats
+    share: Floats
+    aliases: tuple[tuple[int, ...], ...]
+    condition: float
+
+
+def identify(
+    design: Design, solution: Solution, inflation: float, without: tuple[int, ...] = ()
+) -> Identifiability:
+    """Judge every coefficient from the Jacobian of ln(prediction).
+
+    Parameters
+    ----------
+    design : Design
+        The design.
+    solution : Solution
+        The fit.
+    inflation : float
+        Factor by which autocorrelation inflates variances [1].
+    without : tuple of int
+        Columns taken as known.
+
+    Returns
+    -------
+    Identifiability
+        The evidence.
+
+    Notes
+    -----
+    With J the derivatives of ln(prediction) by ln cost, the data's information is
+    ``J'J / scale^2``; its inverse diagonal gives variances and, times the squared column
+    norms, variance inflation factors. Directions of the scaled columns with singular
+    values below 1e-6 of the largest count as unseen. An alias group is a set of columns
+    that dominate one unseen or badly seen direction together.
+    """
+    predicted, slope, _ = predict(design, solution.log_cost, solution.overlap_share)
+    jacobian = slope / predicted[:, None]
+    norm = np.linalg.norm(jacobian, axis=0)
+    count = len(design.names)
+    seen = norm > 1e-9 * np.sqrt(design.measured_s.size)
+    data_spread = np.full(count, np.inf)
+    vif = np.full(count, np.inf)
+    aliases: list[set[int]] = [set() for _ in range(count)]
+    seen[list(without)] = False
+    columns = np.flatnonzero(seen)
+    condition = np.inf
+    if columns.size:
+        scaled = jacobian[:, columns] / norm[columns]
+        _, singular, rows = np.linalg.svd(scaled, full_matrices=False)
+        condition = float(singular[0] / singular[-1]) if singular[-1] > 0 else np.inf
+        # An exact alias shows as rounding noise; it must count as unseen.
+        kept = np.maximum(singular, 1e-6 * singular[0])
+        variance = ((rows / kept[:, None]) ** 2).sum(axis=0)
+        vif[columns] = variance
+        noise = solution.scale * np.sqrt(inflation)
+        data_spread[columns] = noise * np.sqrt(variance) / norm[columns]
+        covariance = (rows.T / kept**2) @ rows
+        spread = np.sqrt(np.diag(covariance))
+        correlation = covariance / np.outer(spread, spread)
+        for i in range(columns.size):
+            for j in range(i):
+                both_blurred = variance[i] > 10.0 and variance[j] > 10.0
+                if both_blurred and abs(correlation[i, j]) > ALIAS_CORRELATION:
+                    aliases[columns[i]].add(int(columns[j]))
+                    aliases[columns[j]].add(int(columns[i]))
+    share = slope.sum(axis=0) / predicted.sum()
+    return Identifiability(
+        data_spread=data_spread,
+        vif=vif,
+        share=np.asarray(share),
+        aliases=tuple(tuple(sorted(a)) for a in aliases),
+        condition=condition,
+    )
+
+
+def at_bound(log_cost: Floats, priors: Priors) -> npt.NDArray[np.bool_]:
+    """Return which coefficients sit at an end of what is allowed.
+
+    Parameters
+    ----------
+    log_cost : ndarray, shape (..., n_coefficients)
+        ln of unit costs, of a solution or of draws [ln s].
+    priors : Priors
+        Bounds of the unit costs.
+
+    Returns
+    -------
+    ndarray of bool, shape (..., n_coefficients)
+        True at a bound.
+    """
+    near = 1e-3
+    return np.asarray((log_cost - priors.low < near) | (priors.high - log_cost < near))

@@ -1,0 +1,265 @@
+"""The joint solve: NNLS start, then bounded robust least squares in log space.
+
+Unknowns are logarithms of unit costs, so that nothing is negative and the relative
+error of the step time is what is minimised. Each observation's residual is
+``ln(predicted / measured) / scale`` under a soft-L1 loss, and each unknown is held by
+its prior ``(ln cost - centre) / spread``: where data speak they outweigh it by orders of
+magnitude, where they do not it keeps the solve well posed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import least_squares, nnls
+
+from kernelfit.fit.design import Design, Priors
+from kernelfit.fit.steps import Floats
+
+RULES: tuple[str, ...] = ("sum", "max", "share")
+"""How resources combine in a layer: added, the largest, or a fitted share between."""
+
+START_SCALE = 0.1
+SMALLEST_SCALE = 0.002
+MAX_EVALUATIONS = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """A solved set of unit costs.
+
+    Attributes
+    ----------
+    log_cost : ndarray, shape (n_coefficients,)
+        ln of the unit costs [ln s].
+    overlap_share : float
+        Share of the possible overlap that happens [1].
+    scale : float
+        Robust standard deviation of ln(predicted / measured) [1].
+    converged : bool
+        Whether the solver met its tolerance.
+    evaluations : int
+        Evaluations of the residuals.
+    """
+
+    log_cost: Floats
+    overlap_share: float
+    scale: float
+    converged: bool
+    evaluations: int
+
+
+def predict(design: Design, log_cost: Floats, share: float) -> tuple[Floats, Floats, Floats]:
+    """Price every row, with its derivatives.
+
+    Parameters
+    ----------
+    design : Design
+        The design.
+    log_cost : ndarray, shape (n_coefficients,)
+        ln of the unit costs [ln s].
+    share : float
+        Share of the possible overlap that happens [1].
+
+    Returns
+    -------
+    ndarray, shape (n_rows,)
+        Predicted durations [s].
+    ndarray, shape (n_rows, n_coefficients)
+        Derivatives of the prediction by ln cost [s].
+    ndarray, shape (n_rows,)
+        Derivative of the prediction by the share [s]; never positive.
+    """
+    cost = np.exp(log_cost)
+    slope = design.host * cost
+    predicted = slope.sum(axis=1)
+    by_share = np.zeros_like(predicted)
+    steps = design.steps
+    device_slope = design.device_sum * cost
+    device = device_slope.sum(axis=1)
+    if share > 0.0:
+        cells = design.device @ cost
+        widest = cells.argmax(axis=1)
+        largest = np.take_along_axis(cells, widest[:, None, :], axis=1)[:, 0, :].sum(axis=0)
+        chosen = np.take_along_axis(design.device, widest[:, None, :, None], axis=1)
+        overlapped = chosen[:, 0].sum(axis=0) * cost
+        device_slope = (1.0 - share) * device_slope + share * overlapped
+        by_share[:steps] = largest - device
+        device = device + share * by_share[:steps]
+    host = predicted[:steps]
+    hidden = design.hidden[:steps]
+    behind = hidden & (host > device)
+    ahead = hidden & ~behind
+    slope[:steps][ahead] = 0.0
+    slope[:steps] += np.where(behind[:, None], 0.0, device_slope)
+    by_share[:steps][behind] = 0.0
+    predicted[:steps] = np.where(behind, host, np.where(ahead, device, device + host))
+    return predicted, slope, by_share
+
+
+def _soft(residual: Floats) -> tuple[Floats, Floats]:
+    """Residuals whose squares are twice the soft-L1 loss, and their derivative."""
+    root = np.sqrt(1.0 + residual * residual)
+    size = np.sqrt(2.0 * (root - 1.0))
+    small = np.abs(residual) < 1e-6
+    safe = np.where(small, 1.0, size)
+    slope = np.where(small, 1.0, np.abs(residual) / (safe * root))
+    return np.sign(residual) * np.where(small, np.abs(residual), size), slope
+
+
+def nnls_start(design: Design, priors: Priors) -> Floats:
+    """Return a start: relative non-negative least squares with everything added up.
+
+    Parameters
+    ----------
+    design : Design
+        The design.
+    priors : Priors
+        Priors and bounds of the unit costs.
+
+    Returns
+    -------
+    ndarray, shape (n_coefficients,)
+        ln of the unit costs, inside the bounds [ln s].
+    """
+    relative = design.summed / design.measured_s[:, None]
+    scale = np.linalg.norm(relative, axis=0)
+    scale[scale == 0.0] = 1.0
+    # A small pull to the prior keeps columns without support away from zero.
+    pull = 1e-3 * np.sqrt(design.measured_s.size)
+    left = np.vstack([relative / scale, pull * np.diag(1.0 / (np.exp(priors.centre) * scale))])
+    right = np.concatenate([np.ones(relative.shape[0]), np.full(scale.size, pull)])
+    cost = nnls(left, right)[0] / scale
+    with np.errstate(divide="ignore"):
+        log_cost = np.log(cost)
+    floor = priors.centre - 3.0 * priors.spread
+    return np.asarray(np.clip(np.maximum(log_cost, floor), priors.low + 1e-6, priors.high - 1e-6))
+
+
+def solve(
+    design: Design,
+    priors: Priors,
+    rule: str,
+    *,
+    weights: Floats | None = None,
+    start: Solution | None = None,
+    fixed: tuple[int, ...] = (),
+    scale: float | None = None,
+    max_evaluations: int = MAX_EVALUATIONS,
+) -> Solution:
+    """Fit the unit costs.
+
+    Parameters
+    ----------
+    design : Design
+        The design.
+    priors : Priors
+        Priors and bounds of the unit costs.
+    rule : str
+        One of ``RULES``.
+    weights : ndarray, shape (n_rows,), optional
+        Weight of each row; 1 where not given.
+    start : Solution, optional
+        Where to start; from NNLS where not given.
+    fixed : tuple of int
+        Columns held at their prior's centre.
+    scale : float, optional
+        Noise scale of ln(predicted / measured) [1]; estimated where not given.
+    max_evaluations : int
+        Most evaluations of the residuals in one round.
+
+    Returns
+    -------
+    Solution
+        The fit.
+
+    Raises
+    ------
+    ValueError
+        When the rule is unknown or there are no rows.
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule: got {rule!r}; allowed {', '.join(RULES)}")
+    if design.measured_s.size == 0:
+        raise ValueError("no rows to fit")
+    held = np.zeros(len(design.names), dtype=bool)
+    held[list(fixed)] = True
+    free = np.flatnonzero(~held)
+    log_cost = np.array(start.log_cost if start else nnls_start(design, priors))
+    log_cost[held] = np.clip(priors.centre, priors.low, priors.high)[held]
+    share = start.overlap_share if start else {"sum": 0.0, "max": 1.0, "share": 0.5}[rule]
+    log_measured = np.log(design.measured_s)
+    root_weight = np.sqrt(weights) if weights is not None else np.ones(log_measured.size)
+    fit_share = rule == "share"
+
+    def unpack(x: Floats) -> tuple[Floats, float]:
+        full = log_cost.copy()
+        full[free] = x[: free.size]
+        return full, float(x[free.size]) if fit_share else share
+
+    def residuals(x: Floats, noise: float) -> Floats:
+        full, part = unpack(x)
+        predicted, _, _ = predict(design, full, part)
+        data, _ = _soft((np.log(predicted) - log_measured) / noise)
+        prior = (full[free] - priors.centre[free]) / priors.spread[free]
+        return np.concatenate([root_weight * data, prior])
+
+    def jacobian(x: Floats, noise: float) -> Floats:
+        full, part = unpack(x)
+        predicted, slope, by_share = predict(design, full, part)
+        _, outer = _soft((np.log(predicted) - log_measured) / noise)
+        factor = root_weight * outer / (noise * predicted)
+        data = slope[:, free] * factor[:, None]
+        prior = np.diag(1.0 / priors.spread[free])
+        if fit_share:
+            data = np.column_stack([data, by_share * factor])
+            prior = np.column_stack([prior, np.zeros(free.size)])
+        return np.vstack([data, prior])
+
+    lower, upper = priors.low[free], priors.high[free]
+    x = np.clip(log_cost[free], lower + 1e-9, upper - 1e-9)
+    if fit_share:
+        x = np.append(x, np.clip(share, 1e-6, 1.0 - 1e-6))
+        lower, upper = np.append(lower, 0.0), np.append(upper, 1.0)
+    noise = scale if scale is not None else START_SCALE
+    evaluations = 0
+    # The scale is re-estimated between rounds; with a given scale one round is enough.
+    for _ in range(1 if scale is not None else 3):
+        result = least_squares(
+            residuals,
+            x,
+            jac=jacobian,
+            bounds=(lower, upper),
+            method="trf",
+            x_scale="jac",
+            ftol=1e-7,
+            xtol=1e-7,
+            gtol=1e-7,
+            max_nfev=max_evaluations,
+            args=(noise,),
+        )
+        x = result.x
+        evaluations += int(result.nfev)
+        full, part = unpack(x)
+        predicted, _, _ = predict(design, full, part)
+        if scale is None:
+            noise = robust_scale(np.log(predicted) - log_measured)
+    full, part = unpack(x)
+    return Solution(full, part, noise, bool(result.status > 0), evaluations)
+
+
+def robust_scale(log_ratio: Floats) -> float:
+    """Return a robust standard deviation around zero.
+
+    Parameters
+    ----------
+    log_ratio : ndarray, shape (n_rows,)
+        ln(predicted / measured) [1].
+
+    Returns
+    -------
+    float
+        1.4826 times the median absolute value, at least 0.002 [1].
+    """
+    return max(SMALLEST_SCALE, 1.4826 * float(np.median(np.abs(log_ratio))))
