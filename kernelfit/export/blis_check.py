@@ -167,8 +167,8 @@ class _Check:
         if not isinstance(entry.get("fitted"), bool):
             message = f"{name}: fitted must be present and be true or false"
             self.add(entry, "fitted", message, entry.get("fitted"))
-        elif entry["fitted"] and method != "measured":
-            self.add(entry, "fitted", f"{name}: fitted is true with method {method}", "true")
+        elif entry["fitted"] and method in METHODS and method != "measured":
+            self.add(entry, "fitted", f"{name}: fitted is true with method {method}", got=True)
         self.scope(name, entry)
         self.interval(name, entry)
         self.sources(name, entry, required=method in _NEEDS_SOURCES)
@@ -235,7 +235,7 @@ class _Check:
             self.add(entry, "ci95", f"{name}: ci95 has an end that is not finite", list(pair))
         elif low > high:
             self.add(entry, "ci95", f"{name}: ci95 has low above high", list(pair))
-        elif _is_number(value) and not low <= value <= high:
+        elif _is_number(value) and math.isfinite(value) and not low <= value <= high:
             self.add(entry, "ci95", f"{name}: ci95 does not contain the value", list(pair))
 
     def sources(self, name: str, entry: CommentedMap, *, required: bool) -> None:

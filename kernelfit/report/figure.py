@@ -67,9 +67,10 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
     "figure.facecolor": "white",
-    "savefig.facecolor": "white",
     "axes.facecolor": "none",
     "path.simplify": True,
+    # A name is no formula.
+    "text.parse_math": False,
 }
 
 
@@ -147,22 +148,18 @@ def finish(figure: Figure, name: str, alt: str, caption: str) -> Drawing:
     Drawing
         SVG, inline SVG and PNG.
     """
-    figure.set_canvas(FigureCanvasAgg(figure))
-    png = _saved(
-        figure, "png", _PNG_DPI, metadata={"Software": None}, pil_kwargs={"optimize": True}
-    )
+    # The canvases are driven directly: ``savefig`` would draw everything twice.
+    png, svg = io.BytesIO(), io.BytesIO()
+    figure.dpi = _PNG_DPI
+    pixels: Any = FigureCanvasAgg(figure)
+    pixels.print_png(png, metadata={"Software": None})
     # The layout is worked out once; what follows keeps it.
     figure.set_layout_engine("none")
-    figure.set_canvas(FigureCanvasSVG(figure))
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    svg = _saved(figure, "svg", _RASTER_DPI, metadata=nothing).decode("utf8")
-    return Drawing(name, alt, caption, svg, inline(svg, name, alt), png)
-
-
-def _saved(figure: Figure, kind: str, dpi: int, **options: Any) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(out, format=kind, dpi=dpi, **options)
-    return out.getvalue()
+    figure.dpi = _RASTER_DPI
+    lines: Any = FigureCanvasSVG(figure)
+    lines.print_svg(svg, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    text = svg.getvalue().decode("utf8")
+    return Drawing(name, alt, caption, text, inline(text, name, alt), png.getvalue())
 
 
 def inline(svg: str, name: str, alt: str) -> str:
@@ -205,7 +202,7 @@ def inline(svg: str, name: str, alt: str) -> str:
     return body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1).strip()
 
 
-def plain_ticks(axes: Axes, which: str) -> None:
+def plain_ticks(axes: Axes, which: str, *, thousands: bool = False) -> None:
     """Write the ticks of a logarithmic axis as plain numbers.
 
     Parameters
@@ -214,18 +211,23 @@ def plain_ticks(axes: Axes, which: str) -> None:
         The panel.
     which : str
         ``x`` or ``y``.
+    thousands : bool
+        Write 1k for 1,000; for counts.
     """
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = sorted(axis.get_view_interval())
     if axis.get_scale() == "log" and math.log10(high / low) < _FEW_DECADES:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(_tick))
+    axis.set_major_formatter(FuncFormatter(_thousands if thousands else _plain))
     axis.set_minor_formatter(NullFormatter())
 
 
-def _tick(value: float, _: int | None = None) -> str:
-    if abs(value) >= 1e6:
-        return f"{value / 1e6:g}M"
-    if abs(value) >= 1e4:
-        return f"{value / 1e3:g}k"
-    return f"{value:g}"
+def _plain(value: float, _: int | None = None) -> str:
+    return f"{value:.6g}"
+
+
+def _thousands(value: float, _: int | None = None) -> str:
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.6g}{letter}"
+    return f"{value:.6g}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import ScalarFormatter
 
 from kernelfit.report import figure, units
 from kernelfit.report.figure import (
@@ -242,7 +243,7 @@ def _breakdown(entry: Mapping[str, Any], place: int) -> Drawing:
                 x, np.array(entry[key]) * scale.factor, color=INK, lw=1.5, ls=look, label=label
             )
         axes.set_xscale("log", base=2)
-        figure.plain_ticks(axes, "x")
+        axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.set_xlim(x.min(), x.max())
         axes.set_ylim(bottom=0.0)
         axes.set_xlabel("requests in the batch")

@@ -202,9 +202,12 @@ def _signed_error(
         centre, middle = running_median(x, error)
         axes.plot(centre, middle, color=INK, lw=1.8, zorder=4, label="median")
         if x.max() > 20 * max(x.min(), 1.0):
-            axes.set_xscale("symlog", linthresh=1.0)
-            axes.set_xlim(left=max(x.min(), 0.0) * 0.8)
-            figure.plain_ticks(axes, "x")
+            if x.min() >= 1.0:
+                axes.set_xscale("log")
+            else:
+                axes.set_xscale("symlog", linthresh=1.0)
+                axes.set_xlim(left=0.0)
+            figure.plain_ticks(axes, "x", thousands=True)
         axes.set_ylim(-reach * 1.06, reach * 1.06)
         axes.set_xlabel(label)
         axes.set_ylabel("predicted over measured, less 1 [%]")
@@ -220,10 +223,14 @@ def _signed_error(
             "is a law that bends the wrong way."
         )
         if outside:
-            verb = "lies" if outside == 1 else "lie"
-            caption += f" {plural(outside, 'step')} {verb} outside and is drawn at the edge."
-            caption = caption.replace("steps lie outside and is", "steps lie outside and are")
+            caption += _at_edge(outside)
         return figure.finish(canvas, f"signed-error-{name}", alt, caption)
+
+
+def _at_edge(outside: int) -> str:
+    """Say how many marks were moved to the edge of the figure."""
+    verbs = ("lies", "is") if outside == 1 else ("lie", "are")
+    return f" {plural(outside, 'step')} {verbs[0]} outside and {verbs[1]} drawn at the edge."
 
 
 def running_median(x: Floats, y: Floats, most: int = 14) -> tuple[Floats, Floats]:
@@ -359,6 +366,9 @@ def bounds(view: View) -> Drawing | None:
             "left the bounds are further apart; marks above the solid line took longer than the "
             "sum of all parts."
         )
+        outside = int(((y < floor) | (y > top)).sum())
+        if outside:
+            caption += _at_edge(outside)
         return figure.finish(canvas, "bounds", alt, caption)
 
 

@@ -112,7 +112,7 @@ def runs(view: View) -> Table:
     rows = []
     for run in view["calibration"].get("runs") or ():
         steps, kept = int(run["steps"]), int(run["kept"])
-        dropped = 1.0 - kept / steps if steps else None
+        dropped = (steps - kept) / steps if steps else None
         rows.append(
             (
                 Cell(str(run["run"]), str(run["run"]), kind="code"),

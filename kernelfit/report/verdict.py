@@ -46,6 +46,8 @@ def verdict(view: View) -> dict[str, Any]:
     clauses = []
     if seen:
         clauses.append(f"the median error on held-out steps is {_range(seen[1])}")
+        if len(seen[1]) > 1:
+            clauses[-1] += " by group"
         if unseen:
             clauses[-1] += f", and {_range(unseen[1])} for a model it never saw"
         if rivals:
@@ -88,7 +90,7 @@ def _range(medians: Mapping[str, float]) -> str:
     low, high = min(medians.values()), max(medians.values())
     if units.percent(low) == units.percent(high):
         return f"{units.percent(high)} %"
-    return f"{units.percent(low)} to {units.percent(high)} % by model"
+    return f"{units.percent(low)} to {units.percent(high)} %"
 
 
 def _wins(view: View, split: str | None) -> tuple[int, int]:
