@@ -104,7 +104,13 @@ class Drawing:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the house style, whatever the user's own settings are."""
+    """Draw in the house style, whatever the user's own settings are.
+
+    Returns
+    -------
+    context manager
+        Figures are made and finished within it.
+    """
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
