@@ -23,6 +23,92 @@ from kernelfit.store.schema import STORE_VERSION
 _UNSTATED = "unstated"
 
 
+class Documents:
+    """The chip and model documents, each looked up once.
+
+    Parameters
+    ----------
+    calib : pathlib.Path
+        Folder with ``chips`` and ``models``.
+    """
+
+    def __init__(self, calib: Path) -> None:
+        self._calib = calib
+        self._chips: dict[str, str] = {}
+        self._models: dict[tuple[Path, str, str, str | None], str] = {}
+        self._files: dict[str, Path] = {}
+
+    def chip_name(self, facts: RunFacts) -> str:
+        """Return the name of a run's chip document.
+
+        Parameters
+        ----------
+        facts : RunFacts
+            The run.
+
+        Returns
+        -------
+        str
+            The document's own name, whatever alias the run uses.
+
+        Raises
+        ------
+        InputError
+            When there is no such chip.
+        """
+        if facts.gpu not in self._chips:
+            self._chips[facts.gpu] = run_chip(facts, self._calib / "chips").name
+        return self._chips[facts.gpu]
+
+    def model_json(self, facts: RunFacts) -> str:
+        """Return a run's model as canonical JSON.
+
+        Parameters
+        ----------
+        facts : RunFacts
+            The run.
+
+        Returns
+        -------
+        str
+            Every field of the model.
+
+        Raises
+        ------
+        InputError
+            When there is no such model, or its document is not valid.
+        """
+        folder = facts.source.parent if facts.source is not None else Path()
+        key = (folder, facts.model, facts.model_name, facts.dtype)
+        if key not in self._models:
+            model = run_model(facts, self._calib / "models")
+            self._models[key] = compact(dataclasses.asdict(model))
+        return self._models[key]
+
+    def model_file(self, name: str) -> Path:
+        """Return the document of a model that is named and not a path.
+
+        Parameters
+        ----------
+        name : str
+            A name or alias.
+
+        Returns
+        -------
+        pathlib.Path
+            The document.
+
+        Raises
+        ------
+        InputError
+            When no document has the name.
+        """
+        if name not in self._files:
+            entries = model_entries(self._calib / "models")
+            self._files[name] = find(name, entries, "model", Place(name))
+        return self._files[name]
+
+
 @dataclass(frozen=True, slots=True)
 class Described:
     """A run's facts, resolved against the documents.
@@ -75,7 +161,7 @@ def first_facts(source: RunSource, overrides: Mapping[str, object]) -> RunFacts:
 
 
 def describe(
-    source: RunSource, run: ParsedRun, overrides: Mapping[str, object], calib: Path
+    source: RunSource, run: ParsedRun, overrides: Mapping[str, object], documents: Documents
 ) -> Described:
     """Put together what a run was.
 
@@ -90,8 +176,8 @@ def describe(
         What its reader found, with the facts that the log states.
     overrides : mapping
         Facts from flags.
-    calib : pathlib.Path
-        Folder with ``chips`` and ``models``.
+    documents : Documents
+        The chip and model documents.
 
     Returns
     -------
@@ -122,13 +208,12 @@ def describe(
     model_name = facts.model_name if facts.model_name != _UNSTATED else None
     if "gpu" not in unstated:
         try:
-            gpu = run_chip(facts, calib / "chips").name
+            gpu = documents.chip_name(facts)
         except InputError as error:
             problems += error.problems
     if "model" not in unstated:
         try:
-            model = run_model(facts, calib / "models")
-            model_json = compact(dataclasses.asdict(model))
+            model_json = documents.model_json(facts)
         except InputError as error:
             problems += error.problems
     # A log beside another reader's document takes its facts, not its timing.
@@ -155,7 +240,7 @@ def _stated_reader(source: RunSource) -> object:
 
 
 def source_digest(
-    source: RunSource, reader: Reader, overrides: Mapping[str, object], calib: Path
+    source: RunSource, reader: Reader, overrides: Mapping[str, object], documents: Documents
 ) -> str:
     """Return the digest of everything that a run's rows follow from.
 
@@ -167,8 +252,8 @@ def source_digest(
         Its reader; its version is part of the digest.
     overrides : mapping
         Facts from flags.
-    calib : pathlib.Path
-        Folder with ``models``.
+    documents : Documents
+        The model documents.
 
     Returns
     -------
@@ -179,7 +264,7 @@ def source_digest(
     flags = {key: value for key, value in overrides.items() if value is not None}
     head = [STORE_VERSION, reader.name, reader.version, flags]
     total.update(json.dumps(head, sort_keys=True, default=str).encode())
-    files: Sequence[Path] = (*reader.files(source), *_documents(source, overrides, calib))
+    files: Sequence[Path] = (*reader.files(source), *_describing(source, overrides, documents))
     for path in files:
         total.update(b"\0")
         try:
@@ -190,7 +275,9 @@ def source_digest(
     return f"sha256:{total.hexdigest()}"
 
 
-def _documents(source: RunSource, overrides: Mapping[str, object], calib: Path) -> list[Path]:
+def _describing(
+    source: RunSource, overrides: Mapping[str, object], documents: Documents
+) -> list[Path]:
     """Return the documents that describe a run, as far as they can be found."""
     found = [] if source.run_yaml is None else [source.run_yaml]
     model = overrides.get("model")
@@ -208,7 +295,7 @@ def _documents(source: RunSource, overrides: Mapping[str, object], calib: Path) 
         path /= "config.json"
     if not path.is_file():
         try:
-            path = find(model, model_entries(calib / "models"), "model", Place(str(path)))
+            path = documents.model_file(model)
         except InputError:
             return found
     return [*found, path]

@@ -12,7 +12,7 @@ from kernelfit.logs.columns import ParsedRun, Reject
 from kernelfit.logs.discover import discover, safe_id
 from kernelfit.logs.registry import readers
 from kernelfit.logs.source import Reader, RunSource
-from kernelfit.store.facts import describe, first_facts, source_digest
+from kernelfit.store.facts import Documents, describe, first_facts, source_digest
 from kernelfit.store.scan import RunRecord, load_store
 from kernelfit.store.write import REJECTS_SUFFIX, read_rejects, write_run
 
@@ -137,6 +137,7 @@ def ingest_paths(
     """
     flags = {key: value for key, value in (overrides or {}).items() if value is not None}
     known = readers()
+    documents = Documents(calib)
     found, problems = _found(sources, flags)
     held: dict[str, list[RunRecord]] = {}
     for record in load_store(out).runs:
@@ -147,7 +148,7 @@ def ingest_paths(
         if progress is not None:
             progress(number, len(found), source.name)
         reader = known[source.reader]
-        digest = source_digest(source, reader, flags, calib)
+        digest = source_digest(source, reader, flags, documents)
         if digest in held:
             rows = [dict(record.row) for record in held[digest]]
             work.append(_Work(source, digest, [], rows, skipped=True))
@@ -158,7 +159,7 @@ def ingest_paths(
             work.append(_Work(source, digest, [], new[digest].rows, skipped=True))
         else:
             try:
-                item = _read(source, reader, digest, flags, calib)
+                item = _read(source, reader, digest, flags, documents)
             except InputError as error:
                 problems += error.problems
                 continue
@@ -195,7 +196,11 @@ def _found(
 
 
 def _read(
-    source: RunSource, reader: Reader, digest: str, flags: Mapping[str, object], calib: Path
+    source: RunSource,
+    reader: Reader,
+    digest: str,
+    flags: Mapping[str, object],
+    documents: Documents,
 ) -> _Work:
     """Read and describe one source."""
     facts = first_facts(source, flags) if reader.needs_facts else None
@@ -203,7 +208,7 @@ def _read(
     _refuse_empty(source, runs)
     rows: list[dict[str, object]] = []
     for run in runs:
-        said = describe(source, run, flags, calib)
+        said = describe(source, run, flags, documents)
         reason = run.fit_refused_reason
         if reason is None and said.facts.pool.pp > 1 and run.timing == "device":
             reason = (

@@ -76,7 +76,8 @@ STEPS = _schema(
     ("phase", _TEXT, True),
     ("kv_usage", _REAL, True),
     ("composition", _TEXT, False),
-    ("marks", pa.list_(_TEXT), False),
+    # Parquet's own name of a list's items, so that the schema reads back the same.
+    ("marks", pa.list_(pa.field("element", _TEXT)), False),
 )
 """One row per step; the totals mean what ``kernelfit.kernel.batch.BatchTotals`` says."""
 

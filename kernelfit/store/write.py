@@ -37,7 +37,7 @@ def _constant(value: str, count: int) -> pa.Array:
 def _marks(bits: NDArray[np.int64]) -> pa.Array:
     kinds, which = np.unique(bits, return_inverse=True)
     names = [list(mark_names(int(b))) for b in kinds]
-    values = pa.array(names, type=pa.list_(pa.string()))
+    values = pa.array(names, type=STEPS.field("marks").type)
     return values.take(pa.array(which.reshape(-1)))
 
 

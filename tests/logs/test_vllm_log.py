@@ -120,7 +120,7 @@ def test_engines_and_restarts(tmp_path: Path) -> None:
 
     init = (
         "(EngineCore pid=5) INFO 11-30 06:18:47 [core.py:133] Initializing a V1 LLM engine "
-        "(v0.32.0) with config: model='/home/me/tiny', dtype=torch.bfloat16, max_seq_len=2048, "
+        "(v0.32.0) with config: model='folder/of/tiny', dtype=torch.bfloat16, max_seq_len=2048, "
         "tensor_parallel_size=2, pipeline_parallel_size=1, enforce_eager=True"
     )
     first, second = parse(
