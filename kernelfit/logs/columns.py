@@ -93,17 +93,18 @@ class Steps:
     schedule_s, dispatch_s, wait_s, update_s : ndarray of float64
         Host parts of the step [s]; NaN where unknown.
     requests, scheduled_tokens : ndarray of int64
-        Requests of the step and the tokens that it schedules.
+        Requests of the step and the tokens that it schedules [tokens].
     context_tokens : ndarray of int64
         KV tokens that attention reads, both paths together [tokens].
     decode_requests, decode_context_tokens, decode_pairs : ndarray of int64
-        Totals of requests that schedule one token, as ``BatchTotals`` defines them.
+        Totals of requests that schedule one token, as ``BatchTotals`` defines them: how
+        many, the KV tokens that they read [tokens], and query-key pairs.
     prefill_context_tokens, prefill_pairs : ndarray of int64
-        Totals of requests that schedule more than one token.
+        The same of requests that schedule more than one token [tokens] and [pairs].
     past_prompt_requests, past_prompt_tokens : ndarray of int64
-        Requests whose prompt was computed before the step, and their tokens.
+        Requests whose prompt was computed before the step, and their tokens [tokens].
     in_prompt_requests, in_prompt_tokens : ndarray of int64
-        The other requests, and their tokens.
+        The other requests, and their tokens [tokens].
     kv_usage : ndarray of float64
         Share of the KV cache in use [1]; NaN where unknown.
     marks : ndarray of int64
@@ -222,7 +223,13 @@ class Requests:
 
     @staticmethod
     def none() -> Requests:
-        """Return no requests at all, for logs that hold only aggregates."""
+        """Return no requests at all, for logs that hold only aggregates.
+
+        Returns
+        -------
+        Requests
+            Empty columns.
+        """
         return Requests(*(np.empty(0, dtype=np.int64) for _ in fields(Requests)))
 
 
@@ -244,7 +251,18 @@ def joined_steps(parts: Sequence[Steps]) -> Steps:
 
 
 def joined_requests(parts: Sequence[Requests]) -> Requests:
-    """Return the requests of several engines as one; as ``joined_steps``."""
+    """Return the requests of several engines as one.
+
+    Parameters
+    ----------
+    parts : sequence of Requests
+        At least one.
+
+    Returns
+    -------
+    Requests
+        All of them, part after part.
+    """
     columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(Requests)}
     return Requests(**{name: np.concatenate(arrays) for name, arrays in columns.items()})
 

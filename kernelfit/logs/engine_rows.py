@@ -78,7 +78,13 @@ class EngineRows:
                 self.reasons.setdefault(step, f"{name}_ns runs backwards")
 
     def window(self) -> tuple[int, int]:
-        """First and last moment of the engine [ns]."""
+        """Return the first and last moment of the engine.
+
+        Returns
+        -------
+        tuple of (int, int)
+            On its monotonic clock [ns]; zeros for an engine without steps.
+        """
         if not self.ordinal.size:
             return (0, 0)
         return int(self.sched.min()), int(max(self.sched.max(), self.update.max()))
@@ -89,10 +95,32 @@ def _flat(values: array[int]) -> Ints:
 
 
 def ints(values: Sequence[int]) -> Ints:
-    """Return counts as an array of 64-bit integers."""
+    """Return counts as an array.
+
+    Parameters
+    ----------
+    values : sequence of int
+        The counts.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        The counts.
+    """
     return np.array(values, dtype=np.int64)
 
 
 def pairs_of(values: Iterable[tuple[int, int]]) -> Ints:
-    """Return pairs of integers as an array of shape (n, 2)."""
+    """Return pairs of moments as an array.
+
+    Parameters
+    ----------
+    values : iterable of (int, int)
+        Begin and end of each span [ns].
+
+    Returns
+    -------
+    ndarray of int64, shape (n, 2)
+        The pairs [ns].
+    """
     return np.fromiter(chain.from_iterable(values), dtype=np.int64).reshape(-1, 2)

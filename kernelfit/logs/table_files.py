@@ -42,7 +42,18 @@ class RawTable:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file's name is one that the table reader takes."""
+    """Whether a file's name is one that the table reader takes.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file; it is not opened.
+
+    Returns
+    -------
+    bool
+        True for CSV, TSV (plain or gzip) and Parquet.
+    """
     return path.name.lower().endswith(CSV_SUFFIXES + PARQUET_SUFFIXES)
 
 

@@ -55,7 +55,18 @@ class TableRows:
             self.reasons.setdefault(place, reason)
 
     def text(self, place: int) -> str:
-        """Return the mapped values of a row, for the rejects file."""
+        """Return the mapped values of a row, for the rejects file.
+
+        Parameters
+        ----------
+        place : int
+            The row, from 0.
+
+        Returns
+        -------
+        str
+            Our names with the table's values; columns that are not mapped stay out.
+        """
         shown = []
         for name, spec in self.mapping.items():
             value = self.raw.columns.column(spec.column)[place].as_py()

@@ -230,7 +230,7 @@ def iteration_tokens(path: Path) -> Iterator[tuple[int, int, int]]:
     Yields
     ------
     tuple of (int, int, int)
-        Engine, iteration index, and context plus generation tokens.
+        Engine, iteration index, and context plus generation tokens [tokens].
     """
     for life in _parse(path).lives:
         for engine, index, _, context_tokens, _, generation_tokens, _, _ in life.rows:
