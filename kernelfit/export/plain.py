@@ -21,6 +21,11 @@ _CALIBRATION = (
     "noise",
     "domain",
     "autocorrelation",
+    "condition",
+    "scale",
+    "converged",
+    "seed",
+    "draws",
     "warnings",
 )
 _COEFFICIENT = (
@@ -32,6 +37,7 @@ _COEFFICIENT = (
     "method",
     "scope",
     "peak",
+    "peak_unit",
     "share_of_peak",
     "prior",
     "alias",

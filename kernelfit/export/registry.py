@@ -10,6 +10,7 @@ from kernelfit.export.base import Export, ExportOptions
 from kernelfit.export.blis import blis_chip_name, export_blis
 from kernelfit.export.blis_names import MISSING, expressible
 from kernelfit.export.plain import export_plain
+from kernelfit.export.source import summary_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Target:
     lacks : tuple of str
         What it cannot.
     write : callable
-        From one calibration and the options to the export.
+        From one calibration (its document or its entry in a result) and the options to the
+        export.
     """
 
     name: str
@@ -42,7 +44,7 @@ class Target:
 
 def _plain(calibration: Mapping[str, Any], options: ExportOptions) -> Export:
     return export_plain(
-        calibration,
+        summary_of(calibration),
         version=options.version,
         kernels=options.kernels,
         only_identified=options.only_identified,
@@ -50,8 +52,9 @@ def _plain(calibration: Mapping[str, Any], options: ExportOptions) -> Export:
 
 
 def _blis(calibration: Mapping[str, Any], options: ExportOptions) -> Export:
-    chip = options.chip_name or blis_chip_name(str(calibration["gpu"]))
-    return export_blis(calibration, chip, only_identified=options.only_identified)
+    summary = summary_of(calibration)
+    chip = options.chip_name or blis_chip_name(str(summary["gpu"]))
+    return export_blis(summary, chip, only_identified=options.only_identified)
 
 
 def targets() -> tuple[Target, ...]:

@@ -53,6 +53,8 @@ def _coefficient(entry: Mapping[str, Any]) -> tuple[Cell, ...]:
     alias = ", ".join(str(name) for name in entry.get("alias") or ())
     evidence = entry.get("evidence") or {}
     notes = []
+    if evidence.get("time_share") is not None:
+        notes.append(f"{units.percent(evidence['time_share'])} % of the measured time")
     if evidence.get("vif") is not None:
         notes.append(f"variance inflation {units.number(evidence['vif'])}")
     if evidence.get("bound_share"):
@@ -64,7 +66,7 @@ def _coefficient(entry: Mapping[str, Any]) -> tuple[Cell, ...]:
         Cell(
             f"[{shown.low}, {shown.high}]" if interval else units.MISSING,
             float(interval[0]) if interval else None,
-            kind="number",
+            kind="nowrap",
         ),
         Cell(
             units.percent(share),

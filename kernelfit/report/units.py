@@ -219,7 +219,7 @@ def show(coefficient: Mapping[str, Any]) -> Shown:
     Parameters
     ----------
     coefficient : mapping
-        ``name``, ``value``, ``unit``, ``ci95``, optional ``peak``.
+        ``name``, ``value``, ``unit``, ``ci95``, optional ``peak`` and ``peak_unit``.
 
     Returns
     -------
@@ -232,8 +232,7 @@ def show(coefficient: Mapping[str, Any]) -> Shown:
     factor, unit = 1.0, str(coefficient["unit"])
     peak = coefficient.get("peak")
     if unit == "1" and peak is not None and float(peak) > _LEAST_RATE:
-        name = str(coefficient["name"])
-        unit = "FLOP/s" if name.startswith(_COMPUTE) else "byte/s"
+        unit = _peak_unit(coefficient)
         factor = float(peak)
         scale = scale_for(unit, factor)
     else:
@@ -259,7 +258,7 @@ def peak_text(coefficient: Mapping[str, Any]) -> str:
     Parameters
     ----------
     coefficient : mapping
-        ``name``, ``unit``, optional ``peak``.
+        ``name``, ``unit``, optional ``peak`` and ``peak_unit``.
 
     Returns
     -------
@@ -269,11 +268,17 @@ def peak_text(coefficient: Mapping[str, Any]) -> str:
     peak = coefficient.get("peak")
     if peak is None or float(peak) <= _LEAST_RATE:
         return MISSING
-    name, unit = str(coefficient["name"]), str(coefficient["unit"])
-    if unit == "1":
-        unit = "FLOP/s" if name.startswith(_COMPUTE) else "byte/s"
-    scale = scale_for(unit, float(peak))
+    scale = scale_for(_peak_unit(coefficient), float(peak))
     return f"{number(float(peak) * scale.factor, 4)} {scale.unit}"
+
+
+def _peak_unit(coefficient: Mapping[str, Any]) -> str:
+    """Return the unit of a coefficient's datasheet peak: stated, its own, or by its name."""
+    if coefficient.get("peak_unit"):
+        return str(coefficient["peak_unit"])
+    if coefficient["unit"] != "1":
+        return str(coefficient["unit"])
+    return "FLOP/s" if str(coefficient["name"]).startswith(_COMPUTE) else "byte/s"
 
 
 def share_of_peak(coefficient: Mapping[str, Any]) -> tuple[float, float, float] | None:

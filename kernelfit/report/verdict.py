@@ -42,7 +42,10 @@ def verdict(view: View) -> dict[str, Any]:
     seen = _medians(view, exclude="leave_one_model_out")
     unseen = _medians(view, only="leave_one_model_out")
     wins, rivals = _wins(view, seen[0] if seen else None)
+    converged = view["calibration"].get("converged", True)
     level = _level(seen, unseen, wins, rivals)
+    if level == "good" and not converged:
+        level = "care"
     clauses = []
     if seen:
         clauses.append(f"the median error on held-out steps is {_range(seen[1])}")
@@ -60,6 +63,8 @@ def verdict(view: View) -> dict[str, Any]:
     if floor is not None:
         clauses.append(f"steps with the same work differ by {units.percent(floor)} % at the median")
     clauses.append(_coefficients(view))
+    if not converged:
+        clauses.append("the solver stopped before it met its tolerance")
     return {
         "level": level,
         "sentence": f"{_LEADS[level]}: {'; '.join(clauses)}.",

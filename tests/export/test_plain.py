@@ -92,10 +92,10 @@ def test_the_schema_refuses(change: Callable[[dict[str, Any]], None]) -> None:
 
 def test_a_field_without_a_place_is_named() -> None:
     source = calibration()
-    source["draws"] = [[1.0]]
+    source["weather"] = "fair"
     source["coefficients"][0]["colour"] = "blue"
     export = export_plain(source)
-    assert [each.name for each in export.not_expressed] == ["draws", "gemm_eff_bf16.colour"]
+    assert [each.name for each in export.not_expressed] == ["weather", "gemm_eff_bf16.colour"]
     validator().validate(json.loads(export.text))
 
 

@@ -13,6 +13,7 @@ from kernelfit.report.units import (
     decimals,
     fixed,
     number,
+    peak_text,
     percent,
     scale_for,
     seconds,
@@ -55,6 +56,14 @@ def test_a_ratio_with_a_peak_is_shown_as_the_rate_it_stands_for() -> None:
     # 0.8 of 3,350 GB/s is 2,680.
     shown = show(coefficient("hbm_kv_eff", 0.8, "1", [0.795, 0.805], peak=PEAK_BYTES_PER_S))
     assert (shown.value, shown.unit) == ("2,680", "GB/s")
+
+
+def test_the_stated_unit_of_the_peak_counts() -> None:
+    entry = coefficient("gemm_eff_fp32", 0.5, "1", [0.4, 0.6], peak=8e10, peak_unit="flop/s")
+    shown = show(entry)
+    assert (shown.value, shown.unit, peak_text(entry)) == ("40.0", "GFLOP/s", "80 GFLOP/s")
+    odd = coefficient("sparse_eff", 0.5, "1", [0.4, 0.6], peak=2e12, peak_unit="flop/s")
+    assert show(odd).unit == "TFLOP/s"
 
 
 def test_a_ratio_without_a_peak_stays_a_ratio() -> None:

@@ -92,6 +92,14 @@ def test_a_baseline_that_wins_somewhere_is_named() -> None:
     assert "a baseline does better in 1 of 3 groups" in judge(result)["sentence"]
 
 
+def test_a_solver_that_stopped_early_is_said() -> None:
+    result = small_result()
+    result["calibrations"][0]["converged"] = False
+    found = judge(result)
+    assert found["level"] == "care"
+    assert found["sentence"].endswith("the solver stopped before it met its tolerance.")
+
+
 def test_bounds_may_be_counts_or_shares() -> None:
     counts, shares = small_result(), small_result()
     shares["bounds"][0].update(below=0.05, inside=0.85, above=0.1, inside_with_noise=0.95)
