@@ -13,6 +13,7 @@ from kernelfit.documents.problems import InputError, Problem, shown
 
 if TYPE_CHECKING:
     from kernelfit.cli.screen import Screen
+    from kernelfit.fit.calibration import Calibration
     from kernelfit.kernel.fitted import FittedKernel
 
 STANDARD_INPUT = "-"
@@ -183,7 +184,7 @@ def read_kernel(path: Path) -> FittedKernel:
         ) from None
 
 
-def read_calibration(path: Path) -> dict[str, Any]:
+def read_calibration(path: Path) -> Calibration:
     """Read a calibration that a fit wrote.
 
     Parameters
@@ -193,22 +194,41 @@ def read_calibration(path: Path) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        The document.
+    Calibration
+        The calibration.
 
     Raises
     ------
     InputError
         When the file is no calibration, or was changed after it was written.
     """
+    from kernelfit.fit.calibration import SCHEMA_VERSION, Calibration
+    from kernelfit.kernel.errors import InvalidArgument
+    from kernelfit.kernel.frozen import from_data
+
     document = read_object(path)
-    if document.get("kind") != "Calibration":
-        raise refuse(
-            path, "is no calibration", got=shown(document.get("kind")), allowed="kind Calibration"
-        )
+    for key, wanted in (("kind", "Calibration"), ("schema_version", SCHEMA_VERSION)):
+        if document.get(key) != wanted:
+            raise refuse(
+                path,
+                f"is no calibration that can be used: {key}",
+                got=shown(document.get(key)),
+                allowed=str(wanted),
+            )
     if not check_digest(path, document):
         raise refuse(path, "was changed after it was written: its digest does not hold")
-    return document
+    body = {k: v for k, v in document.items() if k not in ("kind", "schema_version", "digest")}
+    if body.get("condition") is None:
+        body["condition"] = float("inf")
+    try:
+        return from_data(Calibration, body)
+    except InvalidArgument as error:
+        raise refuse(
+            path,
+            f"is no calibration that can be used: {error.field}",
+            got=shown(error.got),
+            allowed=error.allowed,
+        ) from None
 
 
 def check_digest(path: Path, document: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kernelfit import __version__
-from kernelfit.cli import documents_verbs, fit_verbs, kernel_verbs, result_verbs
+from kernelfit.cli import documents_verbs, fit_verbs, freeze_verb, kernel_verbs, result_verbs
 from kernelfit.cli.screen import Screen
 from kernelfit.cli.verb import run
 
@@ -55,7 +55,7 @@ def build() -> typer.Typer:
     ) -> None:
         del version
 
-    for group in (fit_verbs, kernel_verbs, result_verbs, documents_verbs):
+    for group in (fit_verbs, freeze_verb, kernel_verbs, result_verbs, documents_verbs):
         group.register(app)
     return app
 

@@ -97,7 +97,7 @@ def export(
             hint=did_you_mean(target, names),
         )
     options = ExportOptions(chip_name=chip, version=__version__, only_identified=only_identified)
-    made = find_target(target).write(read_calibration(calibration), options)
+    made = find_target(target).write(read_calibration(calibration).summary(), options)
     if out is not None:
         write(screen, out, made.text, dry_run=dry_run)
     if screen.json:

@@ -1,0 +1,296 @@
+"""The main job: read, fit, freeze, validate, judge, and only then write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelfit.cli.files import refuse, write
+from kernelfit.cli.ingesting import ingest_rows, read_logs
+from kernelfit.cli.places import file_name, store_folder
+from kernelfit.cli.screen import Screen
+from kernelfit.cli.verb import OK
+
+if TYPE_CHECKING:
+    from kernelfit.fit.pipeline import GpuFit, Refused
+    from kernelfit.kernel.chip import Chip
+    from kernelfit.store.ingest import IngestReport
+    from kernelfit.store.scan import RunRecord
+
+SCHEMA = "kernelfit.fit/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the user asked for.
+
+    Attributes
+    ----------
+    sources : tuple of pathlib.Path
+        The logs.
+    out : pathlib.Path
+        Receives ``calib/`` and the trace store.
+    report : pathlib.Path
+        Receives the pages.
+    calib : pathlib.Path
+        Holds the chip and model documents.
+    seed : int
+        Seed of every resampling.
+    draws : int
+        Bootstrap resamples.
+    max_rejected : int
+        Rejected lines that a log may have and be fitted.
+    overrides : mapping of str to object
+        Facts of the runs that the user gave.
+    command : str
+        The command as it was typed.
+    """
+
+    sources: tuple[Path, ...]
+    out: Path
+    report: Path
+    calib: Path
+    seed: int
+    draws: int
+    max_rejected: int
+    overrides: Mapping[str, object]
+    command: str
+
+
+def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
+    """Do the main job.
+
+    Parameters
+    ----------
+    screen : Screen
+        Where the words go.
+    job : Job
+        What is asked for.
+    dry_run : bool
+        Compute everything and write nothing; logs that the store does not hold yet cannot be
+        fitted then.
+
+    Returns
+    -------
+    int
+        Exit status.
+
+    Raises
+    ------
+    InputError
+        When an input cannot be used, or nothing is left to fit; no calibration, kernel or
+        report is then touched.
+    """
+    ingested = read_logs(
+        screen,
+        job.sources,
+        job.out,
+        overrides=job.overrides,
+        calib=job.calib,
+        dry_run=dry_run,
+        max_rejected=job.max_rejected,
+    )
+    records = _records(job, ingested)
+    chips = _chips(records, job.calib)
+    fits, refused = _fit(screen, job, records, chips)
+    for item in refused:
+        screen.note(f"not fitted: {item.run}: {item.reason}")
+    document, files = result_document(screen, job, ingested, fits, refused)
+    for path, text in files:
+        write(screen, path, text, dry_run=dry_run)
+    write_reports(screen, document, job.report, dry_run=dry_run)
+    if screen.json:
+        screen.document({key: value for key, value in document.items() if key != "points"})
+    else:
+        show_result(screen, document)
+    return OK
+
+
+def _records(job: Job, ingested: IngestReport) -> tuple[RunRecord, ...]:
+    """Return the stored runs of this job's logs; the store may hold others, too."""
+    from kernelfit.store.scan import load_store
+
+    wanted = set(ingested.run_ids)
+    held = load_store(store_folder(job.out)).runs
+    records = tuple(record for record in held if record.run_id in wanted)
+    if len(records) < len(wanted):
+        raise refuse(
+            store_folder(job.out),
+            "does not hold the runs yet, and a dry run does not write them",
+            hint="run kernelfit ingest first",
+        )
+    return records
+
+
+def _chips(records: Sequence[RunRecord], calib: Path) -> dict[str, Chip]:
+    from kernelfit.documents.chips import find_chip
+
+    names = sorted({record.gpu for record in records if record.gpu is not None})
+    return {name: find_chip(name, calib / "chips") for name in names}
+
+
+def _fit(
+    screen: Screen, job: Job, records: Sequence[RunRecord], chips: Mapping[str, Chip]
+) -> tuple[tuple[GpuFit, ...], tuple[Refused, ...]]:
+    from kernelfit.documents.problems import InputError, Problem
+    from kernelfit.fit.calibrate import Options
+    from kernelfit.fit.pipeline import collect_runs, fit_gpus
+
+    runs, refused = collect_runs(records, chips)
+    with screen.progress("fitting") as show:
+        fits, left = fit_gpus(
+            runs,
+            Options(seed=job.seed, draws=job.draws),
+            progress=lambda what, done, total: show(done, total, what),
+        )
+    refused = (*refused, *left)
+    if not fits:
+        raise InputError(
+            [Problem(item.run, None, None, f"cannot be fitted: {item.reason}") for item in refused]
+        )
+    return fits, refused
+
+
+def result_document(
+    screen: Screen,
+    job: Job,
+    ingested: IngestReport,
+    fits: Sequence[GpuFit],
+    refused: Sequence[Refused],
+) -> tuple[dict[str, Any], tuple[tuple[Path, str], ...]]:
+    """Validate, freeze and judge what was fitted.
+
+    Parameters
+    ----------
+    screen : Screen
+        Where progress is shown.
+    job : Job
+        What was asked for.
+    ingested : IngestReport
+        What became of the logs.
+    fits : sequence of GpuFit
+        The fits, at least one.
+    refused : sequence of Refused
+        What was not fitted.
+
+    Returns
+    -------
+    dict
+        The result document, schema ``kernelfit.fit/1``.
+    tuple of (pathlib.Path, str)
+        Calibrations and kernels to write.
+    """
+    from kernelfit import __version__
+    from kernelfit.documents.canonical import dumps
+    from kernelfit.fit.pipeline import freeze
+    from kernelfit.kernel.frozen import to_data
+    from kernelfit.validate.validate import validate
+
+    files: list[tuple[Path, str]] = []
+    kernels: list[dict[str, Any]] = []
+    judged: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in ("validation", "coverage", "bounds", "points", "breakdown")
+    }
+    for fit in fits:
+        calibration = fit.calibration
+        name = f"{file_name(calibration.chip.name)}.json"
+        files.append((_calibrations(job.out) / name, dumps(calibration.to_document())))
+        for stem, kernel in freeze(fit):
+            path = Path("calib") / "kernels" / f"{file_name(stem)}.json"
+            files.append((job.out / path, kernel.to_json()))
+            kernels.append(
+                {
+                    "file": path.as_posix(),
+                    "pool": stem.rpartition("--")[2],
+                    "model": kernel.plan.model.name,
+                    "gpu": calibration.chip.name,
+                    "digest": kernel.digest,
+                }
+            )
+        with screen.progress("validating") as show:
+            found = validate(
+                fit.runs, calibration, lambda what, done, total: show(done, total, what)
+            )
+        for key, rows in found.items():
+            judged[key] += rows
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "command": job.command,
+        "seed": job.seed,
+        "ingest": ingest_rows(ingested.files),
+        "gates": [to_data(count) for fit in fits for count in fit.gates],
+        "refused": [to_data(item) for item in refused],
+        "calibrations": [fit.calibration.summary() for fit in fits],
+        "kernels": kernels,
+        **judged,
+    }
+    return document, tuple(files)
+
+
+def _calibrations(out: Path) -> Path:
+    return out / "calib" / "calibrations"
+
+
+def write_reports(
+    screen: Screen, document: Mapping[str, Any], folder: Path, *, dry_run: bool
+) -> tuple[Path, ...]:
+    """Write one page per GPU type.
+
+    Parameters
+    ----------
+    screen : Screen
+        Where it is said.
+    document : mapping
+        The result document.
+    folder : pathlib.Path
+        Receives a folder per GPU type.
+    dry_run : bool
+        Only say what would be written.
+
+    Returns
+    -------
+    tuple of pathlib.Path
+        The pages.
+    """
+    from kernelfit.report.write import PAGE, write_report
+
+    pages = []
+    for calibration in document["calibrations"]:
+        target = folder / file_name(calibration["gpu"])
+        pages.append(target / PAGE)
+        if not dry_run:
+            write_report(document, calibration["gpu"], target)
+        screen.note(f"{'would draw' if dry_run else 'drew'} {target / PAGE}")
+    return tuple(pages)
+
+
+def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
+    """Print a result document as tables.
+
+    Parameters
+    ----------
+    screen : Screen
+        Where it is printed.
+    document : mapping
+        The result document.
+    """
+    from kernelfit.report import text
+
+    steps = sum(entry["steps"] for entry in document["ingest"])
+    rejected = sum(entry["rejected"] for entry in document["ingest"])
+    screen.line(f"{len(document['ingest'])} logs, {steps:,} steps, {rejected:,} lines rejected")
+    dropped: dict[str, int] = {}
+    for gate in document["gates"]:
+        dropped[gate["id"]] = dropped.get(gate["id"], 0) + gate["rows"]
+    words = ", ".join(f"{name} {rows:,}" for name, rows in dropped.items())
+    screen.line(f"gates dropped {sum(dropped.values()):,} steps: {words}" if dropped else "")
+    screen.line()
+    screen.text(text.coefficient_table(document))
+    screen.line()
+    screen.text(text.error_table(document))
+    if "flips" in document:
+        screen.line()
+        screen.text(text.flip_table(document))
