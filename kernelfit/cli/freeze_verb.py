@@ -121,7 +121,8 @@ def frozen_kernels(
     from kernelfit.documents.chips import find_chip
     from kernelfit.documents.deployments import load_deployment
     from kernelfit.documents.models import find_model
-    from kernelfit.documents.problems import Place, did_you_mean
+    from kernelfit.documents.problems import InputError, Place, Problem, did_you_mean
+    from kernelfit.kernel.errors import KernelError
     from kernelfit.kernel.fitted import FittedKernel
 
     source = read_calibration(calibration)
@@ -137,7 +138,8 @@ def frozen_kernels(
                 allowed=", ".join(names),
                 hint=did_you_mean(name, names),
             )
-    kernels = []
+    kernels: list[FittedKernel] = []
+    problems: list[Problem] = []
     for item in pools:
         if wanted and item.name not in wanted:
             continue
@@ -150,11 +152,18 @@ def frozen_kernels(
                 allowed=source.chip.name,
             )
         model = find_model(item.model, calib / "models", place, item.dtype)
-        kernels.append(
-            FittedKernel.of(
-                model, source.chip, item.pool, item.engine_version or "", source.fitted()
+        try:
+            kernels.append(
+                FittedKernel.of(
+                    model, source.chip, item.pool, item.engine_version or "", source.fitted()
+                )
             )
-        )
+        except KernelError as error:
+            hint = "fit a run of such a pool, too" if "missing" in str(error) else None
+            message = f"pool {item.name} cannot be frozen: {error}"
+            problems.append(Problem.at(place, message, hint=hint))
+    if problems:
+        raise InputError(problems)
     return tuple(kernels)
 
 

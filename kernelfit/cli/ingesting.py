@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelfit.cli.files import refuse
 from kernelfit.cli.places import store_folder
 from kernelfit.cli.screen import Screen
 
 if TYPE_CHECKING:
     from kernelfit.store.ingest import FileCounts, IngestReport
+    from kernelfit.store.scan import RunRecord
 
 
 def read_logs(
@@ -71,6 +73,40 @@ def read_logs(
                 f"each is in {store_folder(out)}/<run>.rejects.jsonl with its reason"
             )
     return report
+
+
+def stored_runs(out: Path, ingested: IngestReport) -> tuple[RunRecord, ...]:
+    """Return the stored runs of some logs; the store may hold others, too.
+
+    Parameters
+    ----------
+    out : pathlib.Path
+        The store stands below it.
+    ingested : IngestReport
+        What became of the logs.
+
+    Returns
+    -------
+    tuple of RunRecord
+        In the order of their names.
+
+    Raises
+    ------
+    InputError
+        When a run was not written, because it was a dry run.
+    """
+    from kernelfit.store.scan import load_store
+
+    wanted = set(ingested.run_ids)
+    folder = store_folder(out)
+    records = tuple(record for record in load_store(folder).runs if record.run_id in wanted)
+    if len(records) < len(wanted):
+        raise refuse(
+            folder,
+            "does not hold the runs yet, and a dry run does not write them",
+            hint="run kernelfit ingest first",
+        )
+    return records
 
 
 def ingest_rows(files: Iterable[FileCounts]) -> list[dict[str, Any]]:

@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from kernelfit import __version__
-from kernelfit.cli import documents_verbs, fit_verbs, freeze_verb, kernel_verbs, result_verbs
+from kernelfit.cli import (
+    documents_verbs,
+    fit_verbs,
+    freeze_verb,
+    kernel_verbs,
+    result_verbs,
+    validate_verb,
+)
 from kernelfit.cli.screen import Screen
 from kernelfit.cli.verb import run
 
@@ -55,7 +62,15 @@ def build() -> typer.Typer:
     ) -> None:
         del version
 
-    for group in (fit_verbs, freeze_verb, kernel_verbs, result_verbs, documents_verbs):
+    groups = (
+        fit_verbs,
+        freeze_verb,
+        validate_verb,
+        kernel_verbs,
+        result_verbs,
+        documents_verbs,
+    )
+    for group in groups:
         group.register(app)
     return app
 

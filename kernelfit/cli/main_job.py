@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelfit.cli.files import refuse, write
-from kernelfit.cli.ingesting import ingest_rows, read_logs
-from kernelfit.cli.places import file_name, store_folder
+from kernelfit.cli.files import write
+from kernelfit.cli.ingesting import ingest_rows, read_logs, stored_runs
+from kernelfit.cli.places import file_name
 from kernelfit.cli.screen import Screen
 from kernelfit.cli.verb import OK
 
@@ -92,7 +92,7 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
         dry_run=dry_run,
         max_rejected=job.max_rejected,
     )
-    records = _records(job, ingested)
+    records = stored_runs(job.out, ingested)
     chips = _chips(records, job.calib)
     fits, refused = _fit(screen, job, records, chips)
     for item in refused:
@@ -106,22 +106,6 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
     else:
         show_result(screen, document)
     return OK
-
-
-def _records(job: Job, ingested: IngestReport) -> tuple[RunRecord, ...]:
-    """Return the stored runs of this job's logs; the store may hold others, too."""
-    from kernelfit.store.scan import load_store
-
-    wanted = set(ingested.run_ids)
-    held = load_store(store_folder(job.out)).runs
-    records = tuple(record for record in held if record.run_id in wanted)
-    if len(records) < len(wanted):
-        raise refuse(
-            store_folder(job.out),
-            "does not hold the runs yet, and a dry run does not write them",
-            hint="run kernelfit ingest first",
-        )
-    return records
 
 
 def _chips(records: Sequence[RunRecord], calib: Path) -> dict[str, Chip]:
@@ -290,7 +274,12 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     screen.line()
     screen.text(text.coefficient_table(document))
     screen.line()
-    screen.text(text.error_table(document))
+    screen.text(text.error_table({**document, "validation": _short(document["validation"])}))
     if "flips" in document:
         screen.line()
         screen.text(text.flip_table(document))
+
+
+def _short(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the errors by phase of all runs together, and of each group over all phases."""
+    return [row for row in rows if row["group"] == "all" or row["phase"] == "all"]
