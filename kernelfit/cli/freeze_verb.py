@@ -182,13 +182,13 @@ def kernel_files(
     Returns
     -------
     tuple of (pathlib.Path, FittedKernel)
-        Named after model, pool and GPU; a number follows where that is not enough.
+        Named after GPU, model and pool; a number follows where that is not enough.
     """
     from kernelfit.cli.places import file_name
 
     placed: dict[Path, FittedKernel] = {}
     for kernel in kernels:
-        base = file_name(f"{kernel.plan.model.name} {pool_name(kernel)} {kernel.plan.chip.name}")
+        base = file_name(f"{kernel.plan.chip.name} {kernel.plan.model.name} {pool_name(kernel)}")
         path, number = out / "calib" / "kernels" / f"{base}.json", 2
         while path in placed:
             path, number = path.with_name(f"{base}-{number}.json"), number + 1

@@ -41,6 +41,9 @@ RESIDUAL_QUANTILES = 41
 SMALLEST_GAIN = 0.01
 """Relative gain in held-out error below which the simpler composition is kept [1]."""
 
+NEGLIGIBLE_SHARE = 1e-3
+"""Share of the measured time below which a coefficient does not show [1]."""
+
 Progress = Callable[[str, int, int], None]
 
 
@@ -362,6 +365,8 @@ def _judge(
     drawn = [to_values(names, np.exp(row), chip) for row in log_draws]
     bound_now = at_bound(fit.solution.log_cost, fit.priors)
     bound_drawn = at_bound(log_draws, fit.priors) if len(log_draws) else np.zeros((1, len(names)))
+    # Known to be small, but not how small: its value is one end of what is allowed.
+    negligible = fit.evidence.share < NEGLIGIBLE_SHARE
     coefficients, evidence = [], []
     for k, name in enumerate(names):
         value = values[name]
@@ -371,7 +376,7 @@ def _judge(
         data_spread = float(fit.evidence.data_spread[k])
         if k in fit.kept_prior:
             verdict = "prior"
-        elif bound_now[k] or bound_share > 0.5 or data_spread > LOST:
+        elif bound_now[k] or bound_share > 0.5 or (data_spread > LOST and negligible[k]):
             verdict = "at_bound"
         elif data_spread > PINNED or log_spread > PINNED:
             verdict = "weak"

@@ -7,7 +7,7 @@ a step cannot be dropped for being badly predicted. Rows are marked, not deleted
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,8 @@ CEILING_RATIO = 500.0
 BURST_RATIO = 1.5
 BURST_WINDOW_STEPS = 9
 RECORDER_COST_LIMIT = 0.01
+CONTENTION_RATIO = 1.25
+PROBE_QUANTILE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,13 @@ def _bursts(run: RunSteps) -> Bools:
     return out
 
 
+def _contended(run: RunSteps) -> Bools:
+    """Steps beside which fixed work took far longer than on the idle machine."""
+    slow = run.probe_s > CONTENTION_RATIO * run.probe_reference_s
+    # The probe follows its step; the one before it tells how the step began.
+    return np.asarray(slow | np.concatenate([[False], slow[:-1]]))
+
+
 def _recorder_cost(run: RunSteps) -> Bools:
     return np.full(run.size, run.recorder_cost_share > RECORDER_COST_LIMIT)
 
@@ -144,11 +153,38 @@ GATES: tuple[Gate, ...] = (
         _above_ceiling,
     ),
     Gate(
+        "contended",
+        "the speed probe before or after it ran more than "
+        f"{CONTENTION_RATIO - 1:.0%} slower than on the undisturbed machine",
+        _contended,
+    ),
+    Gate(
         "burst",
         f"{BURST_RATIO} times slower than the median of its neighbours of the same shape",
         _bursts,
     ),
 )
+
+
+def with_probe_reference(runs: Sequence[RunSteps]) -> tuple[RunSteps, ...]:
+    """Tell every run what the speed probe takes on an undisturbed machine.
+
+    Parameters
+    ----------
+    runs : sequence of RunSteps
+        All runs of one GPU type.
+
+    Returns
+    -------
+    tuple of RunSteps
+        The runs; the reference is the 2nd percentile of all their probes [s], so that a
+        run that was disturbed throughout is told from one that was not.
+    """
+    probes = np.concatenate([run.probe_s[np.isfinite(run.probe_s)] for run in runs])
+    if probes.size == 0:
+        return tuple(runs)
+    reference = float(np.quantile(probes, PROBE_QUANTILE))
+    return tuple(replace(run, probe_reference_s=reference) for run in runs)
 
 
 def apply_gates(

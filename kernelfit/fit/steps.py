@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -45,8 +45,13 @@ class RunSteps:
         ``decode``, ``mixed`` or ``prefill`` per step.
     marks : tuple of tuple of str
         What the reader noted about each step.
+    probe_s : ndarray, shape (n_steps,)
+        Time of the recorder's speed probe beside each step [s]; NaN where unknown.
     recorder_cost_share : float
         Share of the run's time that recording took [1]; 0 where unknown.
+    probe_reference_s : float
+        What the probe takes on an undisturbed machine of this type [s]; NaN where
+        unknown.
     """
 
     run: str
@@ -58,7 +63,9 @@ class RunSteps:
     host_s: Floats
     phase: tuple[str, ...]
     marks: tuple[tuple[str, ...], ...]
+    probe_s: Floats
     recorder_cost_share: float = 0.0
+    probe_reference_s: float = float("nan")
 
     @property
     def size(self) -> int:
@@ -72,6 +79,41 @@ class RunSteps:
 
     @property
     def pool_label(self) -> str:
+        """Widths of the pool in a few characters."""
+        return pool_label(self.plan.pool)
+
+    @property
+    def measured_s(self) -> Floats:
+        """Whole step: the duration, and the host time outside it where known [s]."""
+        return self.duration_s + np.nan_to_num(self.host_s, nan=0.0)
+
+    def take(self, keep: Bools) -> RunSteps:
+        """Return the steps that a mask keeps.
+
+        Parameters
+        ----------
+        keep : ndarray of bool, shape (n_steps,)
+            Which steps to keep.
+
+        Returns
+        -------
+        RunSteps
+            The same run with fewer steps.
+        """
+        chosen = np.flatnonzero(keep)
+        return replace(
+            self,
+            step=self.step[chosen],
+            totals={name: values[chosen] for name, values in self.totals.items()},
+            duration_s=self.duration_s[chosen],
+            host_s=self.host_s[chosen],
+            phase=tuple(self.phase[i] for i in chosen),
+            marks=tuple(self.marks[i] for i in chosen),
+            probe_s=self.probe_s[chosen],
+        )
+
+
+def pool_label(self) -> str:
         """Widths of the pool in a few characters."""
         return pool_label(self.plan.pool)
 
@@ -179,8 +221,8 @@ def make_run(
     timing : str
         What the durations cover.
     columns : mapping of str to array_like, shape (n_steps,)
-        ``duration_s``, every field of ``BatchTotals``, and where known ``step`` and
-        ``host_s``.
+        ``duration_s``, every field of ``BatchTotals``, and where known ``step``,
+        ``host_s`` and ``probe_s``.
     phase : sequence of str, optional
         Phase per step; derived from the attention path where not given.
     marks : sequence of sequence of str, optional
@@ -201,7 +243,8 @@ def make_run(
     duration = np.asarray(columns["duration_s"], dtype=np.float64)
     size = duration.size
     totals = {name: np.asarray(columns[name], dtype=np.float64) for name in TOTAL_FIELDS}
-    host = np.asarray(columns.get("host_s", np.full(size, np.nan)), dtype=np.float64)
+    unknown = np.full(size, np.nan)
+    host = np.asarray(columns.get("host_s", unknown), dtype=np.float64)
     if phase is None:
         decode = totals["decode_requests"]
         phase = [
@@ -218,5 +261,6 @@ def make_run(
         host_s=host,
         phase=tuple(phase),
         marks=tuple(tuple(m) for m in marks) if marks is not None else ((),) * size,
+        probe_s=np.asarray(columns.get("probe_s", unknown), dtype=np.float64),
         recorder_cost_share=recorder_cost_share,
     )

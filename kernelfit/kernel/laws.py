@@ -70,13 +70,15 @@ def _at(name: str) -> int:
     return _INDEX.index(name)
 
 
-def compute_dtype(model: Model) -> str:
-    """Return the data type that matrix multiplications run in.
+def compute_dtype(model: Model, weight_dtype: str) -> str:
+    """Return the data type that a matrix multiplication runs in.
 
     Parameters
     ----------
     model : Model
         The model.
+    weight_dtype : str
+        Data type of the matrix.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def compute_dtype(model: Model) -> str:
         ``fp8`` where weights are fp8, else the model's own type: weight-only
         quantisation to 4 or 8 bit integers is expanded before multiplying.
     """
-    return "fp8" if model.weight_dtype == "fp8" else model.dtype
+    return "fp8" if weight_dtype == "fp8" else model.dtype
 
 
 def basis_of(model: Model, resolution: Resolution) -> Basis:
@@ -170,9 +172,11 @@ def _attention(stage: _Stage, model: Model, kind: LayerKind, resolution: Resolut
     a = kind.attention
     heads = a.heads / tp
     kv_heads = kv_heads_per_rank(kind, tp)
-    dtype = compute_dtype(model)
-    parameters = model.hidden * a.head_dim * (2 * heads + 2 * kv_heads)
-    stage.gemm(dtype, _at("padded_tokens"), parameters, dtype_bytes(model.weight_dtype), 0)
+    weights = a.weight_dtype or model.weight_dtype
+    dtype = compute_dtype(model, weights)
+    queries = (3 if a.output_gate else 2) * heads
+    parameters = model.hidden * a.head_dim * (queries + 2 * kv_heads)
+    stage.gemm(dtype, _at("padded_tokens"), parameters, dtype_bytes(weights), 0)
     flop_per_pair = 4.0 * heads * a.head_dim
     for pairs in ("decode_pairs", "prefill_pairs"):
         stage.add(Resource.SM, f"attention_eff_{model.dtype}", _at(pairs), flop_per_pair)
@@ -208,7 +212,7 @@ def _feed_forward(
     stage: _Stage, model: Model, kind: LayerKind, basis: Basis, resolution: Resolution
 ) -> None:
     tp = resolution.tensor_parallel_width
-    dtype = compute_dtype(model)
+    dtype = compute_dtype(model, model.weight_dtype)
     weight_bytes = dtype_bytes(model.weight_dtype)
     tokens = _at("padded_tokens")
     if kind.mlp is not None:

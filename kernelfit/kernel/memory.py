@@ -40,7 +40,9 @@ def weight_bytes_per_rank(model: Model, tp: int, expert_width: int) -> int:
     for kind in model.layers:
         a = kind.attention
         kv_heads = kv_heads_per_rank(kind, tp)
-        layer = model.hidden * a.head_dim * 2 * (a.heads / tp + kv_heads) * weight
+        own = dtype_bytes(a.weight_dtype or model.weight_dtype)
+        queries = (3 if a.output_gate else 2) * a.heads / tp
+        layer = model.hidden * a.head_dim * (queries + 2 * kv_heads) * own
         layer += 2 * model.hidden * plain
         if a.bias:
             layer += a.head_dim * (a.heads / tp + 2 * kv_heads) * plain

@@ -92,6 +92,8 @@ class Steps:
         Duration in the sense of the run's timing [s].
     schedule_s, dispatch_s, wait_s, update_s : ndarray of float64
         Host parts of the step [s]; NaN where unknown.
+    probe_s : ndarray of float64
+        Time of the recorder's speed probe beside the step [s]; NaN where unknown.
     requests, scheduled_tokens : ndarray of int64
         Requests of the step and the tokens that it schedules [tokens].
     context_tokens : ndarray of int64
@@ -119,6 +121,7 @@ class Steps:
     dispatch_s: Floats
     wait_s: Floats
     update_s: Floats
+    probe_s: Floats
     requests: Ints
     scheduled_tokens: Ints
     context_tokens: Ints
@@ -170,7 +173,7 @@ class Steps:
 
 
 FLOAT_COLUMNS = frozenset(
-    ("start_s", "duration_s", "schedule_s", "dispatch_s", "wait_s", "update_s", "kv_usage")
+    ("start_s", "duration_s", "schedule_s", "dispatch_s", "wait_s", "update_s", "probe_s", "kv_usage")
 )
 
 

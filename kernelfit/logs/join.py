@@ -29,6 +29,8 @@ class Spans:
         Start and end of the call on the host's monotonic clock [ns].
     gpu_s : ndarray of float64, shape (n,)
         Time between the events on the GPU [s]; NaN where not recorded.
+    probe_s : ndarray of float64, shape (n,)
+        Time of the speed probe after the call [s]; NaN where not recorded.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Spans:
     begin_ns: Ints
     end_ns: Ints
     gpu_s: Floats
+    probe_s: Floats
 
     @property
     def host_s(self) -> Floats:
@@ -55,6 +58,8 @@ class Joined:
         Span of the slowest rank [s]; NaN where not joined.
     host_s : ndarray of float64, shape (steps,)
         The slowest rank's span on the host [s]; NaN where not joined.
+    probe_s : ndarray of float64, shape (steps,)
+        The slowest rank's speed probe [s]; NaN where no rank recorded one.
     reasons : mapping of int to str
         Position of each step that was not joined, and why.
     used : tuple of ndarray of bool
@@ -65,6 +70,7 @@ class Joined:
 
     duration_s: Floats
     host_s: Floats
+    probe_s: Floats
     reasons: Mapping[int, str]
     used: tuple[NDArray[np.bool_], ...]
     unused: tuple[str, ...]
@@ -124,6 +130,7 @@ def join_spans(ordinal: Ints, tokens: Ints, workers: Sequence[Spans]) -> Joined:
     reasons: dict[int, str] = {}
     duration = np.zeros(count) if workers else np.full(count, np.nan)
     host = duration.copy()
+    probe = np.full(count, np.nan)
     slipped = ordinal >= slip
     backwards = np.full(count, np.nan)
     for spans, row in zip(workers, rows, strict=True):
@@ -139,6 +146,8 @@ def join_spans(ordinal: Ints, tokens: Ints, workers: Sequence[Spans]) -> Joined:
                 reasons.setdefault(step, f"not joined: {spans.name} has no GPU time for it")
         duration = np.maximum(duration, np.where(missing, np.nan, span_s))
         host = np.maximum(host, np.where(missing, np.nan, host_s))
+        probe_s = spans.probe_s[safe] if spans.ordinal.size else np.full(count, np.nan)
+        probe = np.fmax(probe, np.where(missing, np.nan, probe_s))
         negative = ~missing & ((host_s < 0) | (span_s < 0))
         backwards[negative] = np.minimum(host_s, span_s)[negative]
     for step in np.flatnonzero(slipped).tolist():
@@ -156,7 +165,7 @@ def join_spans(ordinal: Ints, tokens: Ints, workers: Sequence[Spans]) -> Joined:
         mask[row[(row != _MISSING) & ~slipped]] = True
         used.append(mask)
     unused = slip_reason or "no usable step of the engine has its ordinal"
-    return Joined(duration, host, reasons, tuple(used), (unused,) * len(workers))
+    return Joined(duration, host, probe, reasons, tuple(used), (unused,) * len(workers))
 
 
 def agreement(ordinal: Ints, tokens: Ints, spans: Spans) -> int:

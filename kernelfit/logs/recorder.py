@@ -62,6 +62,9 @@ def recorder_files(folder: Path, role: str) -> tuple[Path, ...]:
 def _spans(file: RecorderFile) -> Spans:
     span = pairs_of(r.span_ns for r in file.workers)
     gpu_ms = np.array([np.nan if r.gpu_ms is None else r.gpu_ms for r in file.workers], dtype=float)
+    probe_ns = np.array(
+        [np.nan if r.probe_ns is None else r.probe_ns for r in file.workers], dtype=float
+    )
     return Spans(
         name=file.path.name,
         rank=file.workers[0].rank if file.workers else 0,
@@ -70,6 +73,7 @@ def _spans(file: RecorderFile) -> Spans:
         begin_ns=span[:, 0],
         end_ns=span[:, 1],
         gpu_s=gpu_ms * 1e-3,
+        probe_s=probe_ns * 1e-9,
     )
 
 
@@ -121,6 +125,7 @@ def _columns(engine: EngineRows, joined: Joined) -> Steps:
         "dispatch_s": np.where(overlaps, np.nan, gap_s),
         "wait_s": np.where(engine.has_submit & engine.has_update & (wait_s >= 0), wait_s, np.nan),
         "update_s": np.where(engine.has_update & (update_s >= 0), update_s, np.nan),
+        "probe_s": joined.probe_s,
         "kv_usage": np.array(
             [np.nan if r.kv_usage is None else r.kv_usage for r in rows], dtype=np.float64
         ),

@@ -69,6 +69,7 @@ class WorkerRow(msgspec.Struct, tag_field="t", tag="worker", gc=False):
     n: Count
     span_ns: tuple[Moment, Moment]
     gpu_ms: float | None = None
+    probe_ns: Moment | None = None
 
 
 _DECODER = msgspec.json.Decoder(Header | Clock | StepRow | WorkerRow)

@@ -96,11 +96,11 @@ def _prefix_hits(
     rng: random.Random, limits: Limits, seen: list[tuple[int, ...]]
 ) -> list[PlannedRequest]:
     requests = []
-    for _ in range(rng.randrange(1, 5)):
+    for _ in range(rng.randrange(2, 10)):
         base = rng.choice(seen)
-        keep = rng.randrange(len(base) // 4, len(base) + 1)
+        keep = rng.randrange(len(base) // 2, len(base) + 1)
         room = limits.longest_tokens - keep
-        tail = _tokens(rng, min(room, _log_uniform(rng, 16, 600)))
+        tail = _tokens(rng, min(room, _log_uniform(rng, 16, 400)))
         requests.append(
             PlannedRequest(base[:keep] + tail, rng.randrange(6, 20), rng.randrange(0, 8))
         )
@@ -129,9 +129,9 @@ def plan(seed: int, limits: Limits) -> tuple[tuple[PlannedRequest, ...], ...]:
     steps = 0
     while steps < limits.steps:
         kind = rng.random()
-        if kind < 0.6 or not seen:
+        if kind < 0.55 or not seen:
             requests = _decode_batch(rng, limits)
-        elif kind < 0.87:
+        elif kind < 0.8:
             requests = _arrivals(rng, limits)
         else:
             requests = _prefix_hits(rng, limits, seen)

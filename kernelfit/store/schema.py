@@ -61,6 +61,7 @@ STEPS = _schema(
     ("dispatch_s", _REAL, True),
     ("wait_s", _REAL, True),
     ("update_s", _REAL, True),
+    ("probe_s", _REAL, True),
     ("requests", _SMALL, False),
     ("scheduled_tokens", _INT, False),
     ("context_tokens", _INT, True),

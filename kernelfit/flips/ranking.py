@@ -1,0 +1,141 @@
+"""Which of several pools serves most output tokens per GPU within a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelfit.flips.conclude import Answer, agreement
+from kernelfit.flips.loads import Floats
+from kernelfit.flips.views import Views
+
+NONE = "none"
+"""The outcome when no pool meets the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The best pool under every view.
+
+    Attributes
+    ----------
+    answer : Answer
+        Labels of pools, or ``none``; ``requests`` belongs to the pool to measure.
+    measure : int
+        Which pool to measure: of those that lead in some view or draw, the one whose
+        throughput is known least.
+    batches : tuple of int
+        Fitted best batch of each pool; 0 when it never meets the target.
+    overlap_gpu_tokens_per_s, no_overlap_gpu_tokens_per_s, fitted_gpu_tokens_per_s : float
+        Output tokens per second and GPU of the best pool in each view [tokens/s].
+    """
+
+    answer: Answer
+    measure: int
+    batches: tuple[int, ...]
+    overlap_gpu_tokens_per_s: float
+    no_overlap_gpu_tokens_per_s: float
+    fitted_gpu_tokens_per_s: float
+
+
+def rank_pools(
+    pools: Sequence[Views], gpus: Sequence[int], labels: Sequence[str], target_s: float
+) -> Ranking:
+    """Rank pools by output tokens per second and GPU within a target.
+
+    Parameters
+    ----------
+    pools : sequence of Views
+        Step times of each pool at the context; at least one batch fits in one of them.
+    gpus : sequence of int
+        GPUs of one engine of each pool.
+    labels : sequence of str
+        Name of each pool.
+    target_s : float
+        Longest acceptable time per output token [s].
+
+    Returns
+    -------
+    Ranking
+        Each pool runs its best batch within the target. A view holds for all pools at
+        once, and so does a draw: pools of one calibration share their coefficients. The
+        margin is how much slower the fitted winner must become to lose its place or, when
+        no pool meets the target, how much faster the nearest one must become to meet it.
+    """
+    three = [
+        [_serve(times, n, target_s) for times in (v.overlap_s, v.no_overlap_s, v.fitted_s)]
+        for v, n in zip(pools, gpus, strict=True)
+    ]
+    rates = np.array([[float(rate) for rate, _ in row] for row in three])
+    batches = tuple(int(row[2][1]) for row in three)
+    places = _leaders(rates)
+    count = min((len(v.draws_s) for v in pools if len(v.draws_s)), default=0)
+    under = np.stack([_draw_rates(v, n, target_s, count) for v, n in zip(pools, gpus, strict=True)])
+    leads = _leaders(under)
+    names = [labels[place] if place >= 0 else NONE for place in places]
+    measure = _least_known(rates, under, set(places.tolist()) | set(leads.tolist()))
+    answer = Answer(
+        *names,
+        differ=len(set(places.tolist())) > 1,
+        probability=agreement(leads == places[2]),
+        margin=_margin(pools, gpus, target_s, rates[:, 2], int(places[2])),
+        requests=_batch_to_measure(three[measure]),
+    )
+    return Ranking(answer, measure, batches, *(float(rate) for rate in rates.max(axis=0)))
+
+
+def _serve(step_s: Floats, gpus: int, target_s: float) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Best rate over the batches (last axis) within the target, and its batch; 0 for none."""
+    sizes = np.arange(1, step_s.shape[-1] + 1)
+    if sizes.size == 0:
+        return np.zeros(step_s.shape[:-1]), np.zeros(step_s.shape[:-1], dtype=np.int64)
+    rates = np.where(step_s <= target_s, sizes / (step_s * gpus), 0.0)
+    best = rates.max(axis=-1)
+    return best, np.where(best > 0.0, rates.argmax(axis=-1) + 1, 0)
+
+
+def _draw_rates(views: Views, gpus: int, target_s: float, count: int) -> Floats:
+    """Best rate under each draw; a pool without draws is taken as fitted."""
+    if len(views.draws_s) == 0:
+        return np.full(count, _serve(views.fitted_s, gpus, target_s)[0])
+    return _serve(views.draws_s[:count], gpus, target_s)[0]
+
+
+def _leaders(rates: Floats) -> npt.NDArray[np.int64]:
+    """Return the leading pool of each column, -1 where no pool serves anything."""
+    return np.where(rates.max(axis=0, initial=0.0) > 0.0, rates.argmax(axis=0), -1)
+
+
+def _least_known(rates: Floats, under: Floats, leaders: set[int]) -> int:
+    leading = sorted(leaders - {-1}) or list(range(len(rates)))
+    # A pool that meets the target in one view only is known least of all.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bounds = np.nan_to_num(np.log(rates[:, 0] / rates[:, 1]), nan=0.0, posinf=np.inf)
+        spread = under.std(axis=1) / under.mean(axis=1) if under.shape[1] else np.zeros(len(rates))
+    width = np.maximum(np.abs(bounds), np.nan_to_num(spread, nan=0.0))
+    return max(leading, key=lambda pool: float(width[pool]))
+
+
+def _batch_to_measure(views: list[tuple[Floats, npt.NDArray[np.int64]]]) -> int:
+    overlap, no_overlap, fitted = (int(batch) for _, batch in views)
+    return fitted or overlap or no_overlap or 1
+
+
+def _margin(
+    pools: Sequence[Views], gpus: Sequence[int], target_s: float, rates: Floats, winner: int
+) -> float | None:
+    if winner < 0:
+        fastest = [float(v.fitted_s.min()) for v in pools if v.fitted_s.size]
+        return 1.0 - target_s / min(fastest)
+    # Slowed by f, batch b still wins while b/(f step) beats the next pool and f step meets
+    # the target; the winner loses its place when no batch does both.
+    step = pools[winner].fitted_s
+    room = target_s / step
+    second = float(np.delete(rates, winner).max(initial=0.0))
+    if second > 0.0:
+        sizes = np.arange(1, step.size + 1)
+        room = np.minimum(room, sizes / (step * gpus[winner] * second))
+    return float(room.max()) - 1.0

@@ -1,0 +1,186 @@
+"""Validation of one GPU type's calibration, as plain data for reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelfit.fit.calibrate import held_out
+from kernelfit.fit.calibration import Calibration
+from kernelfit.fit.splits import SPLITS
+from kernelfit.fit.steps import Floats, RunSteps
+from kernelfit.kernel.frozen import to_data
+from kernelfit.validate.baselines import baseline_predictions
+from kernelfit.validate.intervals import bounds_rows, coverage_rows, kernel_of
+from kernelfit.validate.metrics import error_rows
+
+BREAKDOWN_REQUESTS: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+MOST_POINTS = 4000
+
+Progress = Callable[[str, int, int], None]
+
+
+def validate(
+    runs: Sequence[RunSteps], calibration: Calibration, progress: Progress | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """Score a calibration's law on every split, beside the baselines.
+
+    Parameters
+    ----------
+    runs : sequence of RunSteps
+        The gated runs that the calibration was fitted on; every split refits without
+        what it holds out.
+    calibration : Calibration
+        The calibration.
+    progress : callable, optional
+        Called with a label, the number done and the number wanted.
+
+    Returns
+    -------
+    dict
+        ``validation``, ``coverage``, ``bounds``, ``points`` and ``breakdown``, lists of
+        JSON-shaped rows in SI units.
+    """
+    gpu = calibration.chip.name
+    rows: list[dict[str, Any]] = []
+    coverage: list[dict[str, Any]] = []
+    points: list[dict[str, Any]] = []
+    for number, split in enumerate(SPLITS):
+        predicted = held_out(runs, split, calibration.rule)
+        if any(np.isfinite(p).any() for p in predicted):
+            candidates = (("kernelfit", predicted), *baseline_predictions(runs, split))
+            for predictor, values in candidates:
+                rows.extend(
+                    to_data(row)
+                    for row in error_rows(
+                        runs, values, gpu=gpu, predictor=predictor, split=split
+                    )
+                )
+            coverage.extend(
+                to_data(row) for row in coverage_rows(runs, predicted, calibration, split)
+            )
+        if split == "time_block":
+            points.append(point_columns(runs, predicted, calibration))
+        if progress is not None:
+            progress("validate", number + 1, len(SPLITS))
+    return {
+        "validation": rows,
+        "coverage": coverage,
+        "bounds": [to_data(row) for row in bounds_rows(runs, calibration)],
+        "points": points,
+        "breakdown": [breakdown(run, calibration) for run in _one_per_group(runs)],
+    }
+
+
+def _one_per_group(runs: Sequence[RunSteps]) -> tuple[RunSteps, ...]:
+    return tuple({run.group: run for run in reversed(runs)}.values())[::-1]
+
+
+def point_columns(
+    runs: Sequence[RunSteps], predicted: Sequence[Floats], calibration: Calibration
+) -> dict[str, Any]:
+    """Return measured and held-out predicted times as columns for plots.
+
+    Parameters
+    ----------
+    runs : sequence of RunSteps
+        Gated runs of one GPU type.
+    predicted : sequence of ndarray, shape (n_steps,)
+        Held-out predictions per run [s].
+    calibration : Calibration
+        The calibration; its kernels give the bounds.
+
+    Returns
+    -------
+    dict
+        One list per column; at most 4,000 steps, evenly chosen over all runs.
+    """
+    total = sum(run.size for run in runs)
+    stride = max(1, -(-total // MOST_POINTS))
+    columns: dict[str, list[Any]] = {
+        name: []
+        for name in (
+            "run",
+            "model",
+            "pool",
+            "phase",
+            "step",
+            "measured_s",
+            "predicted_s",
+            "overlap_s",
+            "no_overlap_s",
+            "requests",
+            "context_tokens",
+            "tokens",
+        )
+    }
+    for run, p in zip(runs, predicted, strict=True):
+        times = kernel_of(run, calibration).step_times(run.totals)
+        context = run.totals["decode_context_tokens"] + run.totals["prefill_context_tokens"]
+        for i in range(0, run.size, stride):
+            if not np.isfinite(p[i]):
+                continue
+            columns["run"].append(run.run)
+            columns["model"].append(run.plan.model.name)
+            columns["pool"].append(run.pool_label)
+            columns["phase"].append(run.phase[i])
+            columns["step"].append(int(run.step[i]))
+            columns["measured_s"].append(float(run.measured_s[i]))
+            columns["predicted_s"].append(float(p[i]))
+            columns["overlap_s"].append(float(times["overlap_s"][i]))
+            columns["no_overlap_s"].append(float(times["no_overlap_s"][i]))
+            columns["requests"].append(int(run.totals["requests"][i]))
+            columns["context_tokens"].append(int(context[i]))
+            columns["tokens"].append(int(run.totals["tokens"][i]))
+    return {"gpu": calibration.chip.name, "held_out": True, **columns}
+
+
+def breakdown(run: RunSteps, calibration: Calibration) -> dict[str, Any]:
+    """Return the time by resource of decode batches of growing width.
+
+    Parameters
+    ----------
+    run : RunSteps
+        A run of the deployment.
+    calibration : Calibration
+        The calibration.
+
+    Returns
+    -------
+    dict
+        Columns over the batch width, at the median context that the run has seen [s].
+    """
+    kernel = kernel_of(run, calibration)
+    requests = run.totals["decode_requests"]
+    decoding = requests > 0
+    context = 256
+    if decoding.any():
+        context = int(
+            np.median(run.totals["decode_context_tokens"][decoding] / requests[decoding])
+        )
+    most = kernel.resolved().max_num_seqs
+    widths = np.asarray([b for b in BREAKDOWN_REQUESTS if b <= most], dtype=np.float64)
+    table = {
+        "requests": widths,
+        "tokens": widths,
+        "decode_requests": widths,
+        "decode_context_tokens": widths * (context + 1),
+        "decode_pairs": widths * (context + 1),
+        "prefill_context_tokens": 0.0 * widths,
+        "prefill_pairs": 0.0 * widths,
+    }
+    times = kernel.step_times(table)
+    resources = [name for name in ("sm", "hbm", "nvlink", "host") if f"{name}_s" in times]
+    return {
+        "gpu": calibration.chip.name,
+        "model": run.plan.model.name,
+        "pool": run.pool_label,
+        "context_tokens": context,
+        "requests": [int(b) for b in widths],
+        "per_resource_s": {name: times[f"{name}_s"].tolist() for name in resources},
+        "overlap_s": times["overlap_s"].tolist(),
+        "no_overlap_s": times["no_overlap_s"].tolist(),
+        "fitted_s": kernel.mean_step_times(table).tolist(),
+    }
