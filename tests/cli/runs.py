@@ -26,7 +26,7 @@ COLUMNS = (
 RUN = """\
 kind: Run
 schema_version: 1
-gpu: h100-sxm
+gpu: H100-SXM
 model: {model}
 engine: vllm
 engine_version: "0.32.0"

@@ -79,8 +79,8 @@ BAD = {
         "run.yaml:17:34: wrong unit for duration_s (got 'mz'); allowed s, ms, us, ns",
     ),
     "unknown GPU": (
-        lambda run: _put(run / "run.yaml", RUN.format(model="qwen3-8b").replace("h100", "h10")),
-        "run.yaml:3:6: unknown GPU (got 'h10-sxm')",
+        lambda run: _put(run / "run.yaml", RUN.format(model="qwen3-8b").replace("H100", "H10")),
+        "run.yaml:3:6: unknown GPU (got 'H10-SXM')",
     ),
     "model with a missing field": (
         lambda run: _model(run, '{"model_type": "llama", "hidden_size": 64}'),
@@ -119,7 +119,7 @@ def test_bad_input_is_said_with_its_place_and_leaves_the_store(
 
 def test_all_problems_at_once_sorted(tmp_path: Path) -> None:
     for name in ("b", "a"):
-        write_run(tmp_path / name, steps=5, document=RUN.replace("h100-sxm", "h1"))
+        write_run(tmp_path / name, steps=5, document=RUN.replace("H100-SXM", "H1"))
     outcome = kernelfit("ingest", tmp_path, "--out", tmp_path / "out", *GIVEN)
     assert outcome.code == 2
     lines = outcome.err.splitlines()

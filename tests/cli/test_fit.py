@@ -1,0 +1,265 @@
+"""``kernelfit fit`` from logs to files, and the verbs that read what it wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from kernelfit.export.plain import plain_schema
+from tests.cli.run import Outcome, kernelfit, snapshot
+from tests.cli.runs import CALIB, write_run
+
+GIVEN = ("--calib", CALIB)
+NEARLY = ("--draws", "20", *GIVEN)
+SPLITS = {
+    "time_block",
+    "leave_one_run_out",
+    "leave_one_pool_out",
+    "leave_one_model_out",
+    "leave_one_gpu_out",
+}
+PHASES = {"all", "decode", "mixed", "prefill"}
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return three runs of two models."""
+    folder = tmp_path_factory.mktemp("traces")
+    write_run(folder / "a", seed=1)
+    write_run(folder / "b", seed=2)
+    write_run(folder / "c", seed=3, model="qwen3-8b")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """Return one fit's folder and what it said."""
+    out = tmp_path_factory.mktemp("fit")
+    return out, kernelfit("fit", traces, "--out", out, "--json", *NEARLY)
+
+
+def test_the_files_are_where_they_should_be(done: tuple[Path, Outcome]) -> None:
+    out, outcome = done
+    assert outcome.code == 0
+    names = set(snapshot(out))
+    said = outcome.json()
+    assert "calib/calibrations/h100-sxm.json" in names
+    assert {entry["file"] for entry in said["kernels"]} <= names
+    assert len(said["kernels"]) == 2
+    assert "reports/h100-sxm/index.html" in names
+    assert any(name.startswith(".kernelfit/store/") for name in names)
+
+
+def test_json_follows_its_schema(done: tuple[Path, Outcome]) -> None:
+    said = done[1].json()
+    assert said["schema"] == "kernelfit.fit/1"
+    assert said["seed"] == 0
+    assert said["command"].startswith("kernelfit fit ")
+    assert "points" not in said
+    (calibration,) = said["calibrations"]
+    assert calibration["gpu"] == "H100-SXM"
+    assert calibration["digest"].startswith("sha256:")
+    assert calibration["composition"]["rule"] in {"sum", "max", "share"}
+    assert calibration["coefficients"]
+    for item in calibration["coefficients"]:
+        assert set(item) >= {"name", "value", "unit", "ci95", "verdict", "method"}
+        assert item["ci95"][0] <= item["value"] <= item["ci95"][1]
+        assert item["verdict"] in {"identified", "weak", "prior", "at_bound"}
+    assert said["validation"]
+    for row in said["validation"]:
+        assert set(row) >= {
+            "gpu",
+            "split",
+            "group",
+            "phase",
+            "n",
+            "median_ape",
+            "mape",
+            "p90_ape",
+            "bias",
+        }
+        assert row["split"] in SPLITS
+        assert row["phase"] in PHASES
+    assert {"kernelfit", "datasheet"} <= {row["predictor"] for row in said["validation"]}
+    assert {row["split"] for row in said["validation"]} >= {"time_block", "leave_one_model_out"}
+    for row in said["gates"]:
+        assert set(row) >= {"id", "run", "rows"}
+    for row in said["ingest"]:
+        assert set(row) >= {"file", "lines", "steps", "rejected"}
+        assert row["lines"] == row["steps"] + row["recognised"] + row["rejected"]
+
+
+def test_held_out_error_is_near_the_planted_noise(done: tuple[Path, Outcome]) -> None:
+    # The planted noise is 1 %, so its median absolute deviation is 0.67 %.
+    for row in done[1].json()["validation"]:
+        if (row["predictor"], row["split"], row["group"], row["phase"]) == (
+            "kernelfit",
+            "time_block",
+            "all",
+            "all",
+        ):
+            assert 0.004 < row["median_ape"] < 0.03
+            return
+    pytest.fail("no row of all steps")
+
+
+@pytest.fixture(scope="module")
+def again(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """Return a second fit of the same logs with the same seed, in words and quiet."""
+    out = tmp_path_factory.mktemp("again")
+    return out, kernelfit("fit", traces, "--out", out, "--quiet", *NEARLY)
+
+
+def test_the_same_seed_gives_the_same_bytes(
+    done: tuple[Path, Outcome], again: tuple[Path, Outcome]
+) -> None:
+    first, second = snapshot(done[0] / "calib"), snapshot(again[0] / "calib")
+    assert first
+    assert first == second
+
+
+def test_words_without_json(done: tuple[Path, Outcome], again: tuple[Path, Outcome]) -> None:
+    outcome = again[1]
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.isascii()
+    for word in ("gemm_eff", "identified", "time_block", "leave_one_model_out", "forest"):
+        assert word in outcome.out
+    assert "wrote " in done[1].err
+    assert "drew " in done[1].err
+
+
+def test_a_dry_run_writes_nothing(done: tuple[Path, Outcome], traces: Path) -> None:
+    out = done[0]
+    before = snapshot(out)
+    outcome = kernelfit("fit", traces, "--out", out, "--dry-run", "--seed", "5", *NEARLY)
+    assert outcome.code == 0
+    assert "would write" in outcome.err
+    assert snapshot(out) == before
+
+
+def _nan(folder: Path) -> Path:
+    return write_run(folder / "bad", changes={4: {"ms": "nan"}})
+
+
+def _negative(folder: Path) -> Path:
+    return write_run(folder / "bad", changes={4: {"prefill_tokens": -7}})
+
+
+def _truncated(folder: Path) -> Path:
+    run = write_run(folder / "bad")
+    table = run / "steps.csv"
+    table.write_bytes(table.read_bytes()[:-25])
+    return run
+
+
+def _short(folder: Path) -> Path:
+    return write_run(folder / "bad", steps=30)
+
+
+@pytest.mark.parametrize("json_flag", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: folder / "none", "none: "),
+        (_nan, "steps.csv:6: "),
+        (_negative, "steps.csv:6: "),
+        (_truncated, "steps.csv:301: "),
+        (_short, "are too few to fit"),
+    ],
+)
+def test_bad_input_leaves_every_output(
+    spoil: Callable[[Path], Path],
+    said: str,
+    json_flag: list[str],
+    done: tuple[Path, Outcome],
+    tmp_path: Path,
+) -> None:
+    out = done[0]
+    before = {name: data for name, data in snapshot(out).items() if "store" not in name}
+    outcome = kernelfit("fit", spoil(tmp_path), "--out", out, *NEARLY, *json_flag)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert said in outcome.err
+    assert "Traceback" not in outcome.err
+    assert "internal error" not in outcome.err
+    after = {name: data for name, data in snapshot(out).items() if "store" not in name}
+    assert after == before
+
+
+def test_a_few_bad_lines_may_be_passed_over_when_asked(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", changes={4: {"ms": "nan"}})
+    outcome = kernelfit(
+        "fit", run, "--out", tmp_path / "out", "--max-rejected", "1", "--json", *NEARLY
+    )
+    assert outcome.code == 0
+    assert outcome.json()["ingest"][0]["rejected"] == 1
+    assert "1 of 301 lines rejected" in outcome.err
+
+
+def test_a_wait_is_refused_with_the_reason(traces: Path, tmp_path: Path) -> None:
+    from tests.cli.runs import RUN
+
+    run = write_run(tmp_path / "run", document=RUN.replace("timing: device", "timing: wait"))
+    outcome = kernelfit("fit", run, "--out", tmp_path / "out", *NEARLY)
+    assert outcome.code == 2
+    assert "wait" in outcome.err
+
+
+def test_export_of_a_fit_validates(done: tuple[Path, Outcome], tmp_path: Path) -> None:
+    source = done[0] / "calib" / "calibrations" / "h100-sxm.json"
+    plain = kernelfit("export", "plain", source)
+    assert plain.code == 0
+    jsonschema.validate(json.loads(plain.out), plain_schema())
+    target = tmp_path / "c.yaml"
+    blis = kernelfit("export", "blis", source, "--out", target, "--json")
+    assert blis.code == 0
+    assert target.read_text(encoding="utf-8").startswith("kind: CoefficientSet")
+    assert blis.json()["not_expressed"]
+    unknown = kernelfit("export", "bliss", source)
+    assert unknown.code == 2
+    assert "did you mean blis?" in unknown.err
+
+
+def test_a_report_is_drawn_again_to_the_same_bytes(done: tuple[Path, Outcome]) -> None:
+    folder = done[0] / "reports" / "h100-sxm"
+    before = snapshot(folder)
+    assert kernelfit("report", folder).code == 0
+    assert snapshot(folder) == before
+    missing = kernelfit("report", folder / "none")
+    assert missing.code == 2
+    assert "report.json: no such file" in missing.err
+
+
+def test_validate_on_new_logs(done: tuple[Path, Outcome], tmp_path: Path) -> None:
+    source = done[0] / "calib" / "calibrations" / "h100-sxm.json"
+    run = write_run(tmp_path / "new", seed=9)
+    words: tuple[Any, ...] = ("validate", source, run, "--out", tmp_path / "out", *GIVEN, "--json")
+    fine = kernelfit(*words, "--max-error", "0.05")
+    assert fine.code == 0
+    assert {row["split"] for row in fine.json()["validation"]} == {"new_runs"}
+    assert fine.err == ""
+    strict = kernelfit(*words, "--max-error", "0.0001")
+    assert strict.code == 1
+    assert strict.json()["validation"] == fine.json()["validation"]
+
+
+def test_freeze_a_pool_that_was_not_measured(done: tuple[Path, Outcome], tmp_path: Path) -> None:
+    source = done[0] / "calib" / "calibrations" / "h100-sxm.json"
+    deployment = CALIB / "deployments" / "llama-3.1-8b-h100.yaml"
+    words = ("freeze", source, deployment, "--out", tmp_path, *GIVEN, "--json")
+    outcome = kernelfit(*words, "--pool", "tp1")
+    assert outcome.code == 0
+    (row,) = outcome.json()["kernels"]
+    assert kernelfit("explain", row["file"], "--decode", "8x512").code == 0
+    # Two GPUs need a link's coefficients, which one-GPU runs do not hold.
+    refused = kernelfit(*words, "--pool", "tp2")
+    assert refused.code == 2
+    assert "nvlink_eff" in refused.err
+    unknown = kernelfit(*words, "--pool", "tp3")
+    assert unknown.code == 2
+    assert "has no such pool (got tp3); allowed tp1, tp2" in unknown.err
