@@ -23,6 +23,9 @@ RULES: tuple[str, ...] = ("sum", "max", "share")
 START_SCALE = 0.1
 SMALLEST_SCALE = 0.002
 MAX_EVALUATIONS = 60
+ROUNDS = 4
+TRUSTED = 6.0
+"""Deviations beyond which a row no longer pulls at all (Tukey's biweight) [1]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +109,39 @@ def _soft(residual: Floats) -> tuple[Floats, Floats]:
     safe = np.where(small, 1.0, size)
     slope = np.where(small, 1.0, np.abs(residual) / (safe * root))
     return np.sign(residual) * np.where(small, np.abs(residual), size), slope
+
+
+def _trust(ratio: Floats | None, noise: float) -> Floats | float:
+    """Square roots of Tukey's biweight of residuals; 1 where there are none yet.
+
+    Soft-L1 bounds the pull of an outlier but keeps its sign; outliers of a shared host
+    are all late, so their bounded pulls would add up to a bias.
+    """
+    if ratio is None:
+        return 1.0
+    inside = np.clip(1.0 - (ratio / (TRUSTED * noise)) ** 2, 0.0, None)
+    return np.asarray(inside)
+
+
+def start_ratio(design: Design, start: Solution | None) -> Floats | None:
+    """Return the residuals of a start.
+
+    Parameters
+    ----------
+    design : Design
+        The design.
+    start : Solution or None
+        The start.
+
+    Returns
+    -------
+    ndarray, shape (n_rows,), or None
+        ln(predicted / measured) [1]; None without a start.
+    """
+    if start is None:
+        return None
+    predicted, _, _ = predict(design, start.log_cost, start.overlap_share)
+    return np.asarray(np.log(predicted / design.measured_s))
 
 
 def nnls_start(design: Design, priors: Priors) -> Floats:
@@ -193,9 +229,13 @@ def solve(
     root_weight = np.sqrt(weights) if weights is not None else np.ones(log_measured.size)
     fit_share = rule == "share"
 
+    # The solver's variables are costs relative to the start, not their logarithms:
+    # times are linear in them, so the valley of an alias is straight and is walked.
+    reference = log_cost[free].copy()
+
     def unpack(x: Floats) -> tuple[Floats, float]:
         full = log_cost.copy()
-        full[free] = x[: free.size]
+        full[free] = reference + np.log(x[: free.size])
         return full, float(x[free.size]) if fit_share else share
 
     def residuals(x: Floats, noise: float) -> Floats:
@@ -210,22 +250,26 @@ def solve(
         predicted, slope, by_share = predict(design, full, part)
         _, outer = _soft((np.log(predicted) - log_measured) / noise)
         factor = root_weight * outer / (noise * predicted)
-        data = slope[:, free] * factor[:, None]
-        prior = np.diag(1.0 / priors.spread[free])
+        relative = x[: free.size]
+        data = slope[:, free] / relative * factor[:, None]
+        prior = np.diag(1.0 / (priors.spread[free] * relative))
         if fit_share:
             data = np.column_stack([data, by_share * factor])
             prior = np.column_stack([prior, np.zeros(free.size)])
         return np.vstack([data, prior])
 
-    lower, upper = priors.low[free], priors.high[free]
-    x = np.clip(log_cost[free], lower + 1e-9, upper - 1e-9)
+    lower, upper = np.exp(priors.low[free] - reference), np.exp(priors.high[free] - reference)
+    x = np.clip(np.ones(free.size), lower * (1.0 + 1e-9), upper * (1.0 - 1e-9))
     if fit_share:
         x = np.append(x, np.clip(share, 1e-6, 1.0 - 1e-6))
         lower, upper = np.append(lower, 0.0), np.append(upper, 1.0)
     noise = scale if scale is not None else START_SCALE
     evaluations = 0
+    user_weight = root_weight
+    if scale is not None:
+        root_weight = user_weight * _trust(start_ratio(design, start), noise)
     # The scale is re-estimated between rounds; with a given scale one round is enough.
-    for _ in range(1 if scale is not None else 3):
+    for turn in range(1 if scale is not None else ROUNDS):
         result = least_squares(
             residuals,
             x,
@@ -244,7 +288,10 @@ def solve(
         full, part = unpack(x)
         predicted, _, _ = predict(design, full, part)
         if scale is None:
-            noise = robust_scale(np.log(predicted) - log_measured)
+            ratio = np.log(predicted) - log_measured
+            noise = robust_scale(ratio)
+            if turn >= 1:
+                root_weight = user_weight * _trust(ratio, noise)
     full, part = unpack(x)
     return Solution(full, part, noise, bool(result.status > 0), evaluations)
 

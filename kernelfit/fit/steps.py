@@ -113,43 +113,6 @@ class RunSteps:
         )
 
 
-def pool_label(self) -> str:
-        """Widths of the pool in a few characters."""
-        return pool_label(self.plan.pool)
-
-    @property
-    def measured_s(self) -> Floats:
-        """Whole step: the duration, and the host time outside it where known [s]."""
-        return self.duration_s + np.nan_to_num(self.host_s, nan=0.0)
-
-    def take(self, keep: Bools) -> RunSteps:
-        """Return the steps that a mask keeps.
-
-        Parameters
-        ----------
-        keep : ndarray of bool, shape (n_steps,)
-            Which steps to keep.
-
-        Returns
-        -------
-        RunSteps
-            The same run with fewer steps.
-        """
-        chosen = np.flatnonzero(keep)
-        return RunSteps(
-            run=self.run,
-            plan=self.plan,
-            timing=self.timing,
-            step=self.step[chosen],
-            totals={name: values[chosen] for name, values in self.totals.items()},
-            duration_s=self.duration_s[chosen],
-            host_s=self.host_s[chosen],
-            phase=tuple(self.phase[i] for i in chosen),
-            marks=tuple(self.marks[i] for i in chosen),
-            recorder_cost_share=self.recorder_cost_share,
-        )
-
-
 def pool_label(pool: Pool) -> str:
     """Return the widths of a pool in a few characters.
 

@@ -1,0 +1,138 @@
+"""The design prices like the kernel; the Jacobian is the derivative; robustness."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelfit.fit.design import build_design, build_priors, coefficient_names, to_values
+from kernelfit.fit.solve import nnls_start, predict, robust_scale, solve
+from kernelfit.fit.steps import RunSteps
+from kernelfit.kernel import FittedKernel
+from tests.fit.simulate import TRUTH, simulate
+from tests.kernel.builders import CHIP, EAGER, coefficients, dense, fitted, mixture
+
+POOLS = (EAGER, replace(EAGER, tp=2))
+
+
+def run(index: int = 0, **options: object) -> RunSteps:
+    model = (dense, mixture)[index % 2]()
+    return simulate(f"r{index}", model, CHIP, POOLS[index // 2 % 2], seed=index, steps=120, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.35, 1.0])
+@pytest.mark.parametrize("index", range(4))
+def test_the_fit_prices_steps_as_the_kernel_does(index: int, share: float) -> None:
+    data = run(index)
+    names = coefficient_names([data])
+    values = {c.name: c.value for c in coefficients()}
+    design = build_design([replace(data, timing="cycle")], names, 50)
+    cost = [_unit_cost(name, values) for name in names]
+    predicted, _, _ = predict(design, np.log(cost), share)
+    kernel = FittedKernel.of(data.plan.model, CHIP, data.plan.pool, "0.32.0", fitted(share=share))
+    assert predicted == pytest.approx(kernel.mean_step_times(data.totals), rel=1e-12)
+
+
+def _unit_cost(name: str, values: dict[str, float]) -> float:
+    from kernelfit.kernel.laws import unit_cost_s
+
+    return unit_cost_s(name, values, CHIP)
+
+
+def test_unit_costs_and_values_are_inverse() -> None:
+    names = coefficient_names([run(3)])
+    values = {c.name: c.value for c in coefficients()}
+    cost = np.asarray([_unit_cost(name, values) for name in names])
+    assert to_values(names, cost, CHIP) == pytest.approx({n: values[n] for n in names})
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_the_jacobian_is_the_derivative(share: float, hidden: bool) -> None:
+    data = run(3)
+    names = coefficient_names([data])
+    design = replace(build_design([data], names, 50))
+    design = replace(design, hidden=np.full(design.hidden.size, hidden))
+    log_cost = build_priors(names, CHIP).centre
+    predicted, slope, by_share = predict(design, log_cost, share)
+    step = 1e-6
+    for k in range(len(names)):
+        moved = log_cost.copy()
+        moved[k] += step
+        numeric = (predict(design, moved, share)[0] - predicted) / step
+        assert slope[:, k] == pytest.approx(numeric, rel=1e-3, abs=1e-3 * predicted.max())
+    if share > 0.0:
+        numeric = (predict(design, log_cost, share + step)[0] - predicted) / step
+        assert by_share == pytest.approx(numeric, rel=1e-3, abs=1e-9)
+
+
+def test_five_percent_of_wild_rows_hardly_move_the_fit() -> None:
+    clean = [run(i, outliers=0.0) for i in range(4)]
+    wild = [run(i, outliers=0.05) for i in range(4)]
+    names = coefficient_names(clean)
+    priors = build_priors(names, CHIP)
+    tidy, rough = (solve(build_design(d, names, 50), priors, "sum") for d in (clean, wild))
+    pred_tidy, _, _ = predict(build_design(clean, names, 50), tidy.log_cost, 0.0)
+    pred_rough, _, _ = predict(build_design(clean, names, 50), rough.log_cost, 0.0)
+    assert np.median(np.abs(pred_rough / pred_tidy - 1.0)) < 0.01
+
+
+def test_row_order_and_doubling_change_nothing() -> None:
+    data = [run(i) for i in range(4)]
+    names = coefficient_names(data)
+    priors = build_priors(names, CHIP)
+    base = solve(build_design(data, names, 50), priors, "sum")
+    backwards = [d.take(np.ones(d.size, dtype=bool)) for d in reversed(data)]
+    again = solve(build_design(backwards, names, 50), priors, "sum")
+    # The prior weighs one row; doubling the rows halves its weight and no more.
+    twice = solve(build_design([*data, *data], names, 50), priors, "sum")
+    one, two, three = (
+        predict(build_design(data, names, 50), s.log_cost, 0.0)[0] for s in (base, again, twice)
+    )
+    assert two == pytest.approx(one, rel=1e-4)
+    assert three == pytest.approx(one, rel=5e-3)
+
+
+def test_rates_never_beat_the_peak() -> None:
+    # Times far below what the datasheet allows push every rate to its bound, not past it.
+    data = run(0)
+    fast = replace(data, duration_s=data.duration_s * 0.01)
+    names = coefficient_names([fast])
+    priors = build_priors(names, CHIP)
+    solution = solve(build_design([fast], names, 50), priors, "sum")
+    values = to_values(names, np.exp(solution.log_cost), CHIP)
+    for name, value in values.items():
+        if name.startswith(("gemm_eff", "hbm", "attention_eff")):
+            assert value <= 1.0 + 1e-9
+
+
+def test_the_start_is_inside_the_bounds() -> None:
+    data = [run(i) for i in range(4)]
+    names = coefficient_names(data)
+    priors = build_priors(names, CHIP)
+    start = nnls_start(build_design(data, names, 50), priors)
+    assert np.all((start >= priors.low) & (start <= priors.high))
+
+
+def test_bad_requests_are_refused() -> None:
+    data = run(0)
+    names = coefficient_names([data])
+    design = build_design([data], names, 50)
+    with pytest.raises(ValueError, match="rule"):
+        solve(design, build_priors(names, CHIP), "average")
+    empty = design.take(np.zeros(design.measured_s.size, dtype=bool))
+    with pytest.raises(ValueError, match="no rows"):
+        solve(empty, build_priors(names, CHIP), "sum")
+
+
+def test_the_robust_scale_is_a_standard_deviation() -> None:
+    rng = np.random.default_rng(0)
+    assert robust_scale(0.1 * rng.standard_normal(20000)) == pytest.approx(0.1, rel=0.03)
+    assert robust_scale(np.zeros(10)) == 0.002
+
+
+def test_truth_is_complete() -> None:
+    names = coefficient_names([run(i) for i in range(4)])
+    assert set(names) <= set(TRUTH)

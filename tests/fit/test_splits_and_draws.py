@@ -1,0 +1,136 @@
+"""Splits hold out what they say; draws resample blocks and repeat with their seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelfit.fit.calibrate import Options, calibrate, fit_runs
+from kernelfit.fit.design import build_design, coefficient_names
+from kernelfit.fit.noise import noise_floor
+from kernelfit.fit.splits import SPLITS, make_folds, train_and_test
+from kernelfit.fit.uncertainty import (
+    autocorrelation,
+    block_length,
+    block_weights,
+    bootstrap,
+    variance_inflation,
+)
+from kernelfit.kernel import RequestShape
+from tests.fit.simulate import simulate
+from tests.kernel.builders import CHIP, EAGER, dense, mixture
+
+RUNS = (
+    simulate("a", dense(), CHIP, EAGER, seed=1, steps=700),
+    simulate("b", mixture(), CHIP, EAGER, seed=2, steps=500),
+    simulate("c", dense(), CHIP, replace(EAGER, tp=2), seed=3, steps=400),
+)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_step_is_held_out_exactly_once(split: str) -> None:
+    folds = make_folds(RUNS, split)
+    for index, run in enumerate(RUNS):
+        held = np.sum([fold.test[index] for fold in folds], axis=0)
+        assert np.all(held == 1), run.run
+    for fold in folds:
+        train, test = train_and_test(RUNS, fold)
+        assert sum(r.size for r in train) + sum(r.size for r in test) == 1600
+        assert train
+
+
+def test_groups_are_held_out_whole() -> None:
+    by_model = {f.held_out: f for f in make_folds(RUNS, "leave_one_model_out")}
+    assert set(by_model) == {"dense", "moe"}
+    assert [bool(t.all()) for t in by_model["dense"].test] == [True, False, True]
+    by_pool = {f.held_out: f for f in make_folds(RUNS, "leave_one_pool_out")}
+    assert [bool(t.any()) for t in by_pool["tp2"].test] == [False, False, True]
+
+
+def test_time_blocks_are_contiguous() -> None:
+    first = make_folds(RUNS, "time_block")[0].test[0]
+    assert first[:150].all()
+    assert not first[150:450].any()
+
+
+def test_one_group_cannot_be_left_out() -> None:
+    assert make_folds(RUNS[:1], "leave_one_model_out") == ()
+
+
+def test_random_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="time_block"):
+        make_folds(RUNS, "random_rows")
+
+
+def test_draws_repeat_with_their_seed_and_differ_between_seeds() -> None:
+    names = coefficient_names(RUNS)
+    fit = fit_runs(RUNS, names, "sum")
+    design = build_design(RUNS, names, 50)
+
+    def draw(seed: int) -> np.ndarray:
+        return bootstrap(design, fit.priors, "sum", fit.solution, draws=3, seed=seed, inflation=1.0)[0]
+
+    assert np.array_equal(draw(5), draw(5))
+    assert not np.array_equal(draw(5), draw(6))
+
+
+@given(st.integers(1, 30), st.integers(1, 20), st.integers(0, 1000))
+def test_blocks_are_drawn_whole_and_as_many_as_there_are(blocks: int, length: int, seed: int) -> None:
+    block = np.repeat(np.arange(blocks), length)
+    weights = block_weights(block, np.random.default_rng(seed))
+    assert weights.sum() == blocks * length
+    for number in range(blocks):
+        assert len(set(weights[block == number])) == 1
+
+
+def test_autocorrelation_sets_block_length_and_inflation() -> None:
+    rng = np.random.default_rng(0)
+    white = rng.standard_normal(4000)
+    assert block_length(autocorrelation(white, 200)) == 10
+    assert variance_inflation(autocorrelation(white, 200)) < 1.2
+    # AR(1) with 0.9: 1 + 2 sum 0.9^k = 19; below 0.1 after 22 lags.
+    slow = np.zeros(20000)
+    for i in range(1, slow.size):
+        slow[i] = 0.9 * slow[i - 1] + rng.standard_normal()
+    correlation = autocorrelation(slow, 200)
+    assert correlation[1] == pytest.approx(0.9, abs=0.03)
+    assert variance_inflation(correlation) == pytest.approx(19.0, rel=0.3)
+    assert 30 <= block_length(correlation) <= 60
+
+
+def test_the_noise_floor_is_the_scatter_of_equal_shapes() -> None:
+    shape = [RequestShape(1, 300, 200)] * 4
+    run = simulate("same", dense(), CHIP, EAGER, seed=8, noise=0.05, outliers=0.0,
+                   timing="cycle", batches=[shape] * 2000)
+    floor = noise_floor([run])
+    assert floor.groups == 1
+    assert floor.steps == 2000
+    # The median of |N(0, 0.05)| is 0.0337; the 90th percentile 0.0822.
+    assert floor.median_spread == pytest.approx(0.0337, rel=0.1)
+    assert floor.p90_spread == pytest.approx(0.0822, rel=0.1)
+    different = simulate("no", dense(), CHIP, EAGER, seed=9, steps=40)
+    assert noise_floor([different]).groups == 0
+
+
+def test_a_calibration_is_deterministic_for_its_seed_and_says_what_it_rests_on() -> None:
+    options = Options(seed=3, draws=5, rule="sum")
+    one = calibrate(RUNS, [800, 600, 500], options)
+    two = calibrate(RUNS, [800, 600, 500], options)
+    assert one.digest == two.digest
+    assert [(r.steps, r.kept) for r in one.runs] == [(800, 700), (600, 500), (500, 400)]
+    assert len(one.draws) == 5
+    assert one.converged
+    assert {r.phase for r in one.residuals} == {"decode", "mixed", "prefill"}
+    summary = one.summary()
+    assert summary["digest"] == one.digest
+    for row in summary["coefficients"]:
+        assert row["ci95"][0] <= row["value"] <= row["ci95"][1]
+
+
+def test_no_runs_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no runs"):
+        calibrate([], [], Options())
