@@ -38,14 +38,14 @@ def register(app: typer.Typer) -> None:
     verb(
         app,
         "check",
-        summary="Check documents: chips, models, deployments, runs, calibrations, kernels.",
+        summary="Check documents: chips, models, deployments, runs, kernels.",
         example="kernelfit check calib/",
         details="Every problem is printed with its place. Exit status 1 when there are any.",
     )(check)
     verb(
         app,
         "digest",
-        summary="Print the digest of calibrations and kernels, and say whether it holds.",
+        summary="Print the digest of a calibration or kernel, and whether it holds.",
         example="kernelfit digest calib/kernels/NAME.json",
         details="Exit status 1 when a file was changed after it was written.",
     )(digest)

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
     verb(
         app,
         "fit",
-        summary="Fit step logs: ingest, calibrate each GPU type, freeze, validate, report.",
+        summary="Fit step logs: calibrate each GPU type, freeze, validate, report.",
         example="kernelfit fit traces/",
         details="Writes OUT/calib/calibrations, OUT/calib/kernels and one page per GPU type. "
         "Options such as --gpu and --tp say what a run does not, or overrule it. Nothing is "

@@ -12,6 +12,7 @@ from kernelfit import __version__
 from kernelfit.cli import (
     documents_verbs,
     fit_verbs,
+    flips_verb,
     freeze_verb,
     kernel_verbs,
     result_verbs,
@@ -66,6 +67,7 @@ def build() -> typer.Typer:
         fit_verbs,
         freeze_verb,
         validate_verb,
+        flips_verb,
         kernel_verbs,
         result_verbs,
         documents_verbs,

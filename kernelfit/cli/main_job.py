@@ -16,6 +16,7 @@ from kernelfit.cli.verb import OK
 if TYPE_CHECKING:
     from kernelfit.fit.pipeline import GpuFit, Refused
     from kernelfit.kernel.chip import Chip
+    from kernelfit.kernel.fitted import FittedKernel
     from kernelfit.store.ingest import IngestReport
     from kernelfit.store.scan import RunRecord
 
@@ -167,6 +168,7 @@ def result_document(
         Calibrations and kernels to write.
     """
     from kernelfit import __version__
+    from kernelfit.cli.flips_verb import flags_of
     from kernelfit.documents.canonical import dumps
     from kernelfit.fit.pipeline import freeze
     from kernelfit.kernel.frozen import to_data
@@ -174,6 +176,7 @@ def result_document(
 
     files: list[tuple[Path, str]] = []
     kernels: list[dict[str, Any]] = []
+    pools: list[FittedKernel] = []
     judged: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("validation", "coverage", "bounds", "points", "breakdown")
     }
@@ -184,6 +187,7 @@ def result_document(
         for stem, kernel in freeze(fit):
             path = Path("calib") / "kernels" / f"{file_name(stem)}.json"
             files.append((job.out / path, kernel.to_json()))
+            pools.append(kernel)
             kernels.append(
                 {
                     "file": path.as_posix(),
@@ -210,6 +214,7 @@ def result_document(
         "calibrations": [fit.calibration.summary() for fit in fits],
         "kernels": kernels,
         **judged,
+        "flips": {"flags": flags_of(pools, None, [fit.calibration for fit in fits])},
     }
     return document, tuple(files)
 
@@ -261,6 +266,7 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     document : mapping
         The result document.
     """
+    from kernelfit.cli.flips_verb import show_flips
     from kernelfit.report import text
 
     steps = sum(entry["steps"] for entry in document["ingest"])
@@ -275,9 +281,8 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     screen.text(text.coefficient_table(document))
     screen.line()
     screen.text(text.error_table({**document, "validation": _short(document["validation"])}))
-    if "flips" in document:
-        screen.line()
-        screen.text(text.flip_table(document))
+    screen.line()
+    show_flips(screen, document["flips"]["flags"], all_of_them=False)
 
 
 def _short(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

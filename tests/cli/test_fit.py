@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from kernelfit.export.plain import plain_schema
+from tests.cli.kernels import write_kernel
 from tests.cli.run import Outcome, kernelfit, snapshot
 from tests.cli.runs import CALIB, write_run
 
@@ -233,6 +234,40 @@ def test_a_report_is_drawn_again_to_the_same_bytes(done: tuple[Path, Outcome]) -
     missing = kernelfit("report", folder / "none")
     assert missing.code == 2
     assert "report.json: no such file" in missing.err
+
+
+def test_flips_ask_what_the_kernels_suggest_or_what_the_user_wants(
+    done: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    kernels = done[0] / "calib" / "kernels"
+    said = kernelfit("flips", kernels, "--json")
+    assert said.code == 0
+    flags = said.json()["flags"]
+    assert flags == done[1].json()["flips"]["flags"]
+    for flag in flags:
+        assert set(flag) >= {"pool", "conclusion", "flag", "overlap", "no_overlap", "fitted"}
+        assert (flag["measurement"] is None) == (flag["flag"] == "agree")
+    # No batch takes a second, and none takes a microsecond.
+    asked = tmp_path / "questions.yaml"
+    asked.write_text(
+        "kind: Questions\nschema_version: 1\nname: q\nquestions:\n"
+        "  - {model: Llama-3.1-8B, context_tokens: [256], concurrency: [1], target_s: [1, 1e-6]}\n"
+    )
+    answers = kernelfit("flips", kernels, "--questions", asked, "--json").json()["flags"]
+    meets = [flag for flag in answers if flag["conclusion"] == "meets_token_latency"]
+    assert sorted(flag["fitted"] for flag in meets) == ["no", "yes"]
+    assert {flag["flag"] for flag in meets} <= {"agree", "extrapolated"}
+    in_words = kernelfit("flips", kernels, "--questions", asked)
+    assert in_words.out.startswith(f"{len(answers)} conclusions: ")
+    agreed = all(flag["flag"] == "agree" for flag in answers)
+    assert kernelfit("flips", kernels, "--questions", asked, "--check").code == (not agreed)
+    assert kernelfit("flips", kernels, "--check").code == 1
+
+
+def test_flips_say_when_the_calibration_is_gone(tmp_path: Path) -> None:
+    outcome = kernelfit("flips", write_kernel(tmp_path))
+    assert outcome.code == 2
+    assert "not in ../calibrations" in outcome.err
 
 
 def test_validate_on_new_logs(done: tuple[Path, Outcome], tmp_path: Path) -> None:
