@@ -33,6 +33,9 @@ class Answer:
     margin : float or None
         Relative change of the fitted step time at which the conclusion changes [1]; None
         when no change of the step time changes it.
+    resolution : float or None
+        Relative error of that batch's step time that leaves the conclusion open [1]; the
+        margin, but for a count half the width of the band of counts that are the same.
     requests : int
         Requests of the batch that the conclusion hangs on; 0 when there is none.
     """
@@ -43,6 +46,7 @@ class Answer:
     differ: bool
     probability: float | None
     margin: float | None
+    resolution: float | None
     requests: int
 
 
@@ -81,12 +85,16 @@ def meets(views: Views, requests: int, target_s: float) -> Answer:
     """
     at = requests - 1
     fitted = float(views.fitted_s[at])
+    margin = abs(target_s / fitted - 1.0)
     words = ["yes" if times[at] <= target_s else "no" for times in _three(views)]
     return Answer(
-        *words,
+        overlap=words[0],
+        no_overlap=words[1],
+        fitted=words[2],
         differ=len(set(words)) > 1,
         probability=agreement((views.draws_s[:, at] <= target_s) == (fitted <= target_s)),
-        margin=abs(target_s / fitted - 1.0),
+        margin=margin,
+        resolution=margin,
         requests=requests,
     )
 
@@ -120,10 +128,13 @@ def largest_batch(views: Views, target_s: float) -> Answer:
     if high < held:
         changes.append(1.0 - target_s / float(views.fitted_s[high:].min()))
     return Answer(
-        *counts,
+        overlap=counts[0],
+        no_overlap=counts[1],
+        fitted=best,
         differ=not all(near(a, b) for a in counts for b in counts),
         probability=agreement((under >= low) & (under <= high)),
         margin=min(changes) if changes else None,
+        resolution=sum(changes) / len(changes) if changes else None,
         requests=min(max(best, 1), held),
     )
 
@@ -165,11 +176,15 @@ def relieve(shares: Shares, at: int, requests: int) -> Answer:
     """
     tops = [int(s[at].argmax()) for s in (shares.overlap_s, shares.no_overlap_s, shares.fitted_s)]
     names = [RESOURCES[top] for top in tops]
+    margin = _lead(shares, at, tops[2])
     return Answer(
-        *names,
+        overlap=names[0],
+        no_overlap=names[1],
+        fitted=names[2],
         differ=len(set(names)) > 1,
         probability=agreement(shares.draws_s[:, at].argmax(axis=1) == tops[2]),
-        margin=_lead(shares, at, tops[2]),
+        margin=margin,
+        resolution=margin,
         requests=requests,
     )
 

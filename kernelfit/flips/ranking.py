@@ -26,7 +26,7 @@ class Ranking:
         Labels of pools, or ``none``; ``requests`` belongs to the pool to measure.
     measure : int
         Which pool to measure: of those that lead in some view or draw, the one whose
-        throughput is known least.
+        throughput is known least; the fastest when none ever meets the target.
     batches : tuple of int
         Fitted best batch of each pool; 0 when it never meets the target.
     overlap_gpu_tokens_per_s, no_overlap_gpu_tokens_per_s, fitted_gpu_tokens_per_s : float
@@ -76,15 +76,21 @@ def rank_pools(
     under = np.stack([_draw_rates(v, n, target_s, count) for v, n in zip(pools, gpus, strict=True)])
     leads = _leaders(under)
     names = [labels[place] if place >= 0 else NONE for place in places]
-    measure = _least_known(rates, under, set(places.tolist()) | set(leads.tolist()))
+    leading = sorted({int(place) for place in (*places, *leads)} - {-1})
+    measure = _least_known(rates, under, leading) if leading else _fastest(pools)
+    margin = _margin(pools, gpus, target_s, rates[:, 2], int(places[2]))
     answer = Answer(
-        *names,
+        overlap=names[0],
+        no_overlap=names[1],
+        fitted=names[2],
         differ=len(set(places.tolist())) > 1,
         probability=agreement(leads == places[2]),
-        margin=_margin(pools, gpus, target_s, rates[:, 2], int(places[2])),
+        margin=margin,
+        resolution=margin,
         requests=_batch_to_measure(three[measure]),
     )
-    return Ranking(answer, measure, batches, *(float(rate) for rate in rates.max(axis=0)))
+    best = [float(rate) for rate in rates.max(axis=0)]
+    return Ranking(answer, measure, batches, best[0], best[1], best[2])
 
 
 def _serve(step_s: Floats, gpus: int, target_s: float) -> tuple[Floats, npt.NDArray[np.int64]]:
@@ -109,8 +115,14 @@ def _leaders(rates: Floats) -> npt.NDArray[np.int64]:
     return np.where(rates.max(axis=0, initial=0.0) > 0.0, rates.argmax(axis=0), -1)
 
 
-def _least_known(rates: Floats, under: Floats, leaders: set[int]) -> int:
-    leading = sorted(leaders - {-1}) or list(range(len(rates)))
+def _fastest(pools: Sequence[Views]) -> int:
+    return min(
+        (place for place, views in enumerate(pools) if views.fitted_s.size),
+        key=lambda place: float(pools[place].fitted_s.min()),
+    )
+
+
+def _least_known(rates: Floats, under: Floats, leading: Sequence[int]) -> int:
     # A pool that meets the target in one view only is known least of all.
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.nan_to_num(np.log(rates[:, 0] / rates[:, 1]), nan=0.0, posinf=np.inf)
@@ -126,10 +138,9 @@ def _batch_to_measure(views: list[tuple[Floats, npt.NDArray[np.int64]]]) -> int:
 
 def _margin(
     pools: Sequence[Views], gpus: Sequence[int], target_s: float, rates: Floats, winner: int
-) -> float | None:
+) -> float:
     if winner < 0:
-        fastest = [float(v.fitted_s.min()) for v in pools if v.fitted_s.size]
-        return 1.0 - target_s / min(fastest)
+        return 1.0 - target_s / float(pools[_fastest(pools)].fitted_s.min())
     # Slowed by f, batch b still wins while b/(f step) beats the next pool and f step meets
     # the target; the winner loses its place when no batch does both.
     step = pools[winner].fitted_s

@@ -9,8 +9,8 @@ from kernelfit.kernel.errors import InvalidArgument
 FEWEST_STEPS = 30
 """Below this a mean says little about its own error."""
 
-MOST_STEPS = 100_000
-"""A conclusion that needs more is a tie for every practical purpose."""
+MOST_STEPS = 10_000
+"""A margin that needs more is a tie for every practical purpose."""
 
 NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation [1]."""
@@ -19,7 +19,7 @@ CERTAINTY = 3.0
 """How many standard errors the margin must hold."""
 
 
-def steps_needed(margin: float | None, noise_spread: float, inflation: float) -> int | None:
+def steps_needed(margin: float | None, noise_spread: float, inflation: float) -> int:
     """Return how many steps a measurement takes to settle a conclusion.
 
     Parameters
@@ -34,19 +34,36 @@ def steps_needed(margin: float | None, noise_spread: float, inflation: float) ->
 
     Returns
     -------
-    int or None
-        The fewest steps, at least 30, whose mean has a standard error
+    int
+        The fewest steps, from 30 to 10,000, whose mean has a standard error
         ``1.4826 x noise_spread x sqrt(inflation / steps)`` below a third of the margin;
-        30 without a margin. None when more than 100,000 were needed.
+        30 without a margin or without noise.
     """
-    if margin is None:
+    sigma = NORMAL * noise_spread
+    if margin is None or sigma == 0.0:
         return FEWEST_STEPS
-    if margin <= 0.0:
-        return None
-    exact = inflation * (CERTAINTY * NORMAL * noise_spread / margin) ** 2
-    if exact >= MOST_STEPS:
-        return None
+    if margin <= tie_margin(noise_spread, inflation):
+        return MOST_STEPS
+    exact = inflation * (CERTAINTY * sigma / margin) ** 2
     return max(FEWEST_STEPS, math.floor(exact) + 1)
+
+
+def tie_margin(noise_spread: float, inflation: float) -> float:
+    """Return the margin below which no reasonable measurement decides.
+
+    Parameters
+    ----------
+    noise_spread : float
+        Median absolute relative deviation of steps of the same shape [1].
+    inflation : float
+        Factor by which autocorrelation inflates the variance of a mean [1].
+
+    Returns
+    -------
+    float
+        Three standard errors of the mean of 10,000 steps [1].
+    """
+    return CERTAINTY * NORMAL * noise_spread * math.sqrt(inflation / MOST_STEPS)
 
 
 def check_noise(noise_spread: float, inflation: float) -> None:
@@ -70,9 +87,7 @@ def check_noise(noise_spread: float, inflation: float) -> None:
         raise InvalidArgument("inflation", inflation, "a factor above 0")
 
 
-def measurement(
-    where: str, shape: str, steps: int | None, margin: float | None, *, refit: bool
-) -> str:
+def measurement(where: str, shape: str, steps: int, aim: str) -> str:
     """Return the sentence that says what to measure.
 
     Parameters
@@ -81,26 +96,47 @@ def measurement(
         The deployment.
     shape : str
         Requests and context, such as ``32 x 2,048 tokens``.
-    steps : int or None
-        Steps to record; None when they would be too many.
-    margin : float or None
-        Relative distance from the point where the conclusion changes [1].
-    refit : bool
-        Whether the measurement speaks through a new fit instead of by its mean.
+    steps : int
+        Steps to record.
+    aim : str
+        What they are good for.
 
     Returns
     -------
     str
         One sentence.
     """
-    if steps is None:
-        return (
-            f"{shape} on {where} is too close to call: it would take more than "
-            f"{MOST_STEPS:,d} decode steps, so take the outcomes as equal."
-        )
-    text = f"Record {steps:,d} decode steps of {shape} on {where}"
-    if refit:
-        return f"{text} and fit again with them."
+    return f"Record {steps:,d} decode steps of {shape} on {where}{aim}."
+
+
+def aim_of(conclusion: str, flag: str, margin: float | None, tie: float) -> str:
+    """Say what the recorded steps are good for.
+
+    Parameters
+    ----------
+    conclusion, flag : str
+        The conclusion and its flag.
+    margin : float or None
+        Relative distance from the point where the conclusion changes [1].
+    tie : float
+        Margin below which no reasonable measurement decides [1].
+
+    Returns
+    -------
+    str
+        The end of the sentence, without its full stop.
+    """
+    if conclusion == "bottleneck" and flag != "measure":
+        # The time of a step does not say what it is made of; a fit over more shapes does.
+        return " and fit again with them"
+    if conclusion == "largest_batch":
+        return ": their mean fixes the number to one request or 5 %"
     if margin is None:
-        return f"{text}."
-    return f"{text}: their mean settles a margin of {100.0 * margin:.2g} %."
+        return ""
+    if margin <= tie:
+        return f": a margin that stays below {_percent(tie)} is a tie"
+    return f": their mean settles a margin of {_percent(margin)}"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.2g} %" if share < 1.0 else f"{100.0 * share:,.0f} %"

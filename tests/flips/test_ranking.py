@@ -1,0 +1,90 @@
+"""Which pool is best, against answers worked out by hand (see ``planted``)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kernelfit.documents.questions import Question
+from kernelfit.flips import Flag, find_flips
+from kernelfit.kernel.fitted import FittedKernel, Range
+from tests.flips.planted import kernel
+
+
+def best(pools: list[FittedKernel], target_ms: float) -> Flag:
+    """Return the one flag about the best pool."""
+    question = Question(1023, target_ms * 1e-3)
+    flags = find_flips(pools, [question], noise_spread=0.02, inflation=2.0)
+    (found,) = [flag for flag in flags if flag.conclusion == "best_pool"]
+    return found
+
+
+def outcomes(flag: Flag) -> tuple[object, ...]:
+    """Return the conclusion in the three views."""
+    return flag.overlap, flag.no_overlap, flag.fitted
+
+
+def test_the_bounds_prefer_different_pools() -> None:
+    # Within 12.6 ms, one GPU: 10 requests in 10 ms under Overlap, 2 in 12 ms under NoOverlap,
+    # 5 in 12.5 ms as fitted. Two GPUs, at most 8 requests: 5, 10.5 and 7.75 ms.
+    found = best([kernel(), kernel(tp=2, max_num_seqs=8, collective_s=0.0005)], 12.6)
+    assert (outcomes(found), found.flag) == (("tp1", "tp2", "tp2"), "measure")
+    assert found.overlap_gpu_tokens_per_s == pytest.approx(1000)
+    assert found.no_overlap_gpu_tokens_per_s == pytest.approx(8 / 0.0105 / 2)
+    assert found.fitted_gpu_tokens_per_s == pytest.approx(8 / 0.00775 / 2)
+    # Slower by 29 %, two GPUs serve the 400 tokens/s of one.
+    assert found.margin == pytest.approx(8 / 0.00775 / 2 / 400 - 1)
+    # One GPU is known less: 1000 to 167 tokens/s against 800 to 381.
+    assert found.measurement is not None
+    assert "5 x 1,023 tokens on planted tp1" in found.measurement
+    assert (found.pool, found.load) == ("tp1, tp2", "1,023 tokens, target 12.6 ms")
+
+
+def test_only_one_pool_meets_the_target() -> None:
+    # One GPU needs 10 ms for anything; two need 5 + B/2 ms under NoOverlap.
+    found = best([kernel(), kernel(tp=2)], 8.1)
+    assert (outcomes(found), found.flag) == (("tp2",) * 3, "agree")
+    # It keeps its place until even one request (5.25 ms as fitted) misses the target.
+    assert found.margin == pytest.approx(8.1 / 5.25 - 1)
+
+
+def test_no_pool_meets_the_target() -> None:
+    found = best([kernel(), kernel(tp=2)], 4.0)
+    assert (outcomes(found), found.flag) == (("none",) * 3, "agree")
+    assert found.margin == pytest.approx(1 - 4 / 5.25)
+    assert found.fitted_gpu_tokens_per_s == 0.0
+
+
+@pytest.mark.parametrize(("slow", "flag"), [(2, "uncertain"), (0, "agree")])
+def test_the_draws_of_one_gpu_type_put_its_lead_in_doubt(slow: int, flag: str) -> None:
+    # 8 requests in 14 ms (571/s) against 7 in 13.5 ms (518/s) as fitted; with memory at half
+    # speed, the first needs 24 ms (333/s).
+    draws = ((0.5, 1.0),) * slow + ((1.0, 1.0),) * (10 - slow)
+    first = kernel(max_num_seqs=8, gpu="first", draws=draws)
+    found = best([first, kernel(max_num_seqs=7, gpu="second")], 100.0)
+    assert (outcomes(found), found.flag) == (("first tp1",) * 3, flag)
+    assert found.probability == pytest.approx(1 - slow / 10)
+    assert found.gpu == "first, second"
+    if slow:
+        assert found.measurement is not None
+        assert "8 x 1,023 tokens on planted tp1 (first)" in found.measurement
+
+
+def test_one_pool_outside_its_domain() -> None:
+    inside = kernel(max_num_seqs=8, gpu="first")
+    outside = kernel(max_num_seqs=6, gpu="second", domain=(Range("requests", 1.0, 5.0),))
+    found = best([inside, outside], 100.0)
+    assert (found.fitted, found.flag) == ("first tp1", "extrapolated")
+    assert found.measurement is not None
+    assert "6 x 1,023 tokens on planted tp1 (second)" in found.measurement
+
+
+def test_a_pool_that_holds_nothing_does_not_compete() -> None:
+    short = kernel(tp=2, max_model_len=100)
+    found = best([short, kernel()], 30.5)
+    assert outcomes(found) == ("tp1",) * 3
+    assert found.margin is not None
+    assert math.isfinite(found.margin)
+    flags = find_flips([short, short], [Question(1023, 1.0)], noise_spread=0.0, inflation=1.0)
+    assert [flag.conclusion for flag in flags] == ["largest_batch", "largest_batch"]

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelfit.flips.conclude import telling_batch
+from kernelfit.flips.loads import decode_columns, limit_of, load_text, time_text
+from kernelfit.flips.views import DRAWS_USED, RESOURCES, Shares, drawn, look, owed
+from kernelfit.kernel.batch import TOTAL_FIELDS, Batch, BatchTotals
+from tests.flips.planted import kernel
+
+
+@given(requests=st.integers(1, 500), context=st.integers(1, 100_000))
+def test_columns_are_the_totals_of_the_batch(requests: int, context: int) -> None:
+    columns = decode_columns([requests], [context])
+    totals = BatchTotals.of(Batch.decode(requests, context).requests)
+    assert {name: getattr(totals, name) for name in TOTAL_FIELDS} == {
+        name: values[0] for name, values in columns.items()
+    }
+
+
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_views_are_what_the_kernel_says_batch_by_batch(async_scheduling: bool) -> None:
+    pool = kernel(host_s=0.012, async_scheduling=async_scheduling, draws=((0.7, 1.0), (1.0, 0.9)))
+    seen = look(pool, drawn(pool), [100, 1023])
+    assert set(seen) == {100, 1023}
+    for context, views in seen.items():
+        assert views.fitted_s.shape == (64,)
+        for requests in (1, 7, 64):
+            batch = Batch.decode(requests, context)
+            step = pool.step_time(batch)
+            at = requests - 1
+            assert views.overlap_s[at] == pytest.approx(step.overlap_s, rel=1e-12)
+            assert views.no_overlap_s[at] == pytest.approx(step.no_overlap_s, rel=1e-12)
+            mean_s = pool.calibrated_step_time(batch).mean_s
+            assert views.fitted_s[at] == pytest.approx(mean_s, rel=1e-12)
+            for draw in range(2):
+                mean_s = pool.with_draw(draw).calibrated_step_time(batch).mean_s
+                assert views.draws_s[draw, at] == pytest.approx(mean_s, rel=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    share=st.floats(0.0, 1.0),
+    host_s=st.floats(1e-6, 0.05),
+    attention_s=st.floats(1e-6, 0.01),
+    hidden=st.booleans(),
+    requests=st.integers(1, 64),
+)
+def test_parts_add_up_to_the_step(
+    share: float, host_s: float, attention_s: float, hidden: bool, requests: int
+) -> None:
+    pool = kernel(share=share, host_s=host_s, attention_s=attention_s, async_scheduling=hidden)
+    shares = owed(pool, (), decode_columns([requests], [1023]))
+    batch = Batch.decode(requests, 1023)
+    step = pool.step_time(batch)
+    assert shares.overlap_s.sum() == pytest.approx(step.overlap_s, rel=1e-9)
+    assert shares.no_overlap_s.sum() == pytest.approx(step.no_overlap_s, rel=1e-9)
+    fitted_s = pool.calibrated_step_time(batch).mean_s
+    assert shares.fitted_s.sum() == pytest.approx(fitted_s, rel=1e-9)
+    per_resource = {resource.value: time for resource, time in step.per_resource_s}
+    for name, time in zip(RESOURCES, shares.no_overlap_s[0], strict=True):
+        assert time == pytest.approx(per_resource.get(name, 0.0), rel=1e-9, abs=1e-15)
+
+
+def test_draws_are_chosen_evenly_and_alike() -> None:
+    draws = tuple((1.0 + i / 1000, 1.0) for i in range(250))
+    one, two = drawn(kernel(draws=draws)), drawn(kernel(tp=2, draws=draws))
+    assert len(one) == len(two) == DRAWS_USED
+    assert drawn(kernel()) == ()
+    assert len(drawn(kernel(draws=draws[:3]))) == 3
+
+
+def test_the_batch_that_tells_most() -> None:
+    # Over four draws the lead of hbm over sm in batch 0 goes 1, 2, 3, 4 ms; the total of
+    # batch 1 goes with it, that of batch 0 does not.
+    lead = np.array([1.0, 2.0, 3.0, 4.0])
+    parts = np.zeros((4, 2, len(RESOURCES)))
+    parts[:, 0, RESOURCES.index("hbm")] = 10.0 + lead / 2
+    parts[:, 0, RESOURCES.index("sm")] = 10.0 - lead / 2
+    fitted = np.zeros((2, len(RESOURCES)))
+    fitted[0, RESOURCES.index("hbm")], fitted[0, RESOURCES.index("sm")] = 11.0, 9.0
+    none = np.zeros((2, len(RESOURCES)))
+    shares = Shares(none, none, fitted, parts, np.stack([none, none]), np.zeros(2), False, 0.5)
+    draws_s = np.stack([np.full(4, 20.0), 5.0 + lead], axis=1)
+    assert telling_batch(shares, np.array([20.0, 7.0]), draws_s, 0) == 1
+
+
+def test_limits_are_the_smallest_of_all() -> None:
+    assert limit_of(kernel(max_num_seqs=9999), 16).requests == 4096  # max_num_batched_tokens
+    assert limit_of(kernel(hbm_bytes=1000), 16).requests == 0
+    assert limit_of(kernel(hbm_bytes=1000), 16).reason == "memory"
+
+
+@pytest.mark.parametrize(
+    ("time_s", "text"),
+    [(0.05, "50 ms"), (1.5, "1.5 s"), (0.0002, "200 us"), (0.0126, "12.6 ms"), (1.0, "1 s")],
+)
+def test_times_in_words(time_s: float, text: str) -> None:
+    assert time_text(time_s) == text
+    assert load_text(2048, 32, time_s) == f"32 x 2,048 tokens, target {text}"
