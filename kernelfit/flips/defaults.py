@@ -49,30 +49,27 @@ def default_questions(kernels: Sequence[FittedKernel]) -> tuple[Question, ...]:
     -------
     tuple of Question
         For each model, contexts of 256, 1,024 and 4,096 tokens below ``max_model_len`` and
-        1, 8 and 32 requests, as far as a pool of the model holds them. The target is the
-        round number of seconds (1, 2 or 5 times a power of ten) next above the fitted step
-        time of 8 requests in the fastest pool: the kernels place it and no measurement
-        does, and it is near enough to the step times for the bounds to matter.
+        1, 8 and 32 requests, as far as a pool of the model holds them. Each pool places a
+        target, and every pool of the model is asked about it: the round number of seconds
+        (1, 2 or 5 times a power of ten) next above the fitted step time of 8 requests. No
+        measurement places it, and it is near enough for the bounds to matter.
     """
     by_model: dict[str, list[FittedKernel]] = {}
     for kernel in kernels:
         by_model.setdefault(kernel.plan.model.name, []).append(kernel)
-    questions = []
+    questions: list[Question] = []
     for model, pools in by_model.items():
         for context in CONTEXTS:
             held = [limit_of(pool, context).requests for pool in pools]
-            times_s = [
-                float(pool.mean_step_times(decode_columns([min(ANCHOR, most)], [context]))[0])
+            targets_s = {
+                round_above(
+                    float(pool.mean_step_times(decode_columns([min(ANCHOR, most)], [context]))[0])
+                )
                 for pool, most in zip(pools, held, strict=True)
                 if most > 0
+            }
+            concurrency = tuple(n for n in CONCURRENCY if n <= max(held))
+            questions += [
+                Question(context, target_s, concurrency, model) for target_s in sorted(targets_s)
             ]
-            if times_s:
-                questions.append(
-                    Question(
-                        context_tokens=context,
-                        target_s=round_above(min(times_s)),
-                        concurrency=tuple(n for n in CONCURRENCY if n <= max(held)),
-                        model=model,
-                    )
-                )
     return tuple(questions)

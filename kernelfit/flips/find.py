@@ -70,18 +70,15 @@ def find_flips(
     check_noise(noise_spread, inflation)
     noise = _Noise(noise_spread, inflation)
     asked = [_Pool.of(pool, questions) for pool in candidates(kernels, names)]
-    flags: dict[tuple[object, ...], Flag] = {}
-    for pool in asked:
-        for flag in _about_one(pool, noise):
-            flags.setdefault((flag.gpu, flag.pool, flag.model, flag.conclusion, flag.load), flag)
+    flags = [flag for pool in asked for flag in _about_one(pool, noise)]
     for model in dict.fromkeys(pool.candidate.model for pool in asked):
         members = [pool for pool in asked if pool.candidate.model == model]
         for question in questions:
-            flag = _about_all([p for p in members if question in p.questions], question, noise)
-            if flag is not None:
-                key = (flag.gpu, flag.pool, flag.model, flag.conclusion, flag.load)
-                flags.setdefault(key, flag)
-    return tuple(flags.values())
+            flags += _about_all([p for p in members if question in p.questions], question, noise)
+    rows: dict[tuple[str, ...], Flag] = {}
+    for flag in flags:
+        rows.setdefault((flag.gpu, flag.pool, flag.model, flag.conclusion, flag.load), flag)
+    return tuple(rows.values())
 
 
 def unanswered(
@@ -124,7 +121,7 @@ class _Noise:
         return steps_needed(answer.resolution, self.spread, self.inflation)
 
     def aim(self, conclusion: str, flag: str, answer: Answer) -> str:
-        return aim_of(conclusion, flag, answer.margin, tie_margin(self.spread, self.inflation))
+        return aim_of(conclusion, flag, answer.resolution, tie_margin(self.spread, self.inflation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +266,10 @@ def _not_held(pool: _Pool, conclusion: str, question: Question, requests: int | 
     )
 
 
-def _about_all(pools: Sequence[_Pool], question: Question, noise: _Noise) -> Flag | None:
+def _about_all(pools: Sequence[_Pool], question: Question, noise: _Noise) -> Iterator[Flag]:
     context = question.context_tokens
     if len(pools) < 2 or not any(p.views[context].fitted_s.size for p in pools):
-        return None
+        return
     gpus = list(dict.fromkeys(p.candidate.gpu for p in pools))
     labels = [
         p.candidate.label if len(gpus) == 1 else f"{p.candidate.gpu} {p.candidate.label}"
@@ -286,9 +283,9 @@ def _about_all(pools: Sequence[_Pool], question: Question, noise: _Noise) -> Fla
     known = all(p.knows(n, context) for p, n in runs or [(measured, answer.requests)])
     word = flag_word(answer, known)
     count = answer.requests
-    if word == "extrapolated":
-        unknown = [(p, n) for p, n in runs if not p.knows(n, context)]
-        measured, count = unknown[0] if unknown else (measured, count)
+    unknown = [(p, n) for p, n in runs if not p.knows(n, context)]
+    if word == "extrapolated" and unknown:
+        measured, count = unknown[0]
     sentence, steps = None, None
     if word != "agree":
         shape = load_text(context, count, None)
@@ -296,7 +293,7 @@ def _about_all(pools: Sequence[_Pool], question: Question, noise: _Noise) -> Fla
         aim = noise.aim("best_pool", word, answer)
         sentence = measurement(measured.where, shape, steps, aim)
     views, at = measured.views[context], count - 1
-    return Flag(
+    yield Flag(
         gpu=", ".join(gpus),
         pool=", ".join(labels),
         model=measured.candidate.model,

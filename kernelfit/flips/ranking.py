@@ -62,8 +62,8 @@ def rank_pools(
     Ranking
         Each pool runs its best batch within the target. A view holds for all pools at
         once, and so does a draw: pools of one calibration share their coefficients. The
-        margin is how much slower the fitted winner must become to lose its place or, when
-        no pool meets the target, how much faster the nearest one must become to meet it.
+        margin is the smallest relative change of one pool's fitted step times that changes
+        the winner: how much slower it must become, or how much faster another one.
     """
     three = [
         [_serve(times, n, target_s) for times in (v.overlap_s, v.no_overlap_s, v.fitted_s)]
@@ -78,16 +78,19 @@ def rank_pools(
     names = [labels[place] if place >= 0 else NONE for place in places]
     leading = sorted({int(place) for place in (*places, *leads)} - {-1})
     measure = _least_known(rates, under, leading) if leading else _fastest(pools)
-    margin = _margin(pools, gpus, target_s, rates[:, 2], int(places[2]))
+    changes = [
+        _change(v.fitted_s, n, target_s, float(np.delete(rates[:, 2], place).max(initial=0.0)))
+        for place, (v, n) in enumerate(zip(pools, gpus, strict=True))
+    ]
     answer = Answer(
         overlap=names[0],
         no_overlap=names[1],
         fitted=names[2],
         differ=len(set(places.tolist())) > 1,
         probability=agreement(leads == places[2]),
-        margin=margin,
-        resolution=margin,
-        requests=_batch_to_measure(three[measure]),
+        margin=min(change for change, _ in changes),
+        resolution=changes[measure][0],
+        requests=changes[measure][1],
     )
     best = [float(rate) for rate in rates.max(axis=0)]
     return Ranking(answer, measure, batches, best[0], best[1], best[2])
@@ -131,22 +134,17 @@ def _least_known(rates: Floats, under: Floats, leading: Sequence[int]) -> int:
     return max(leading, key=lambda pool: float(width[pool]))
 
 
-def _batch_to_measure(views: list[tuple[Floats, npt.NDArray[np.int64]]]) -> int:
-    overlap, no_overlap, fitted = (int(batch) for _, batch in views)
-    return fitted or overlap or no_overlap or 1
+def _change(step_s: Floats, gpus: int, target_s: float, other: float) -> tuple[float, int]:
+    """Relative change of a pool's step times that changes whether it leads, and the batch.
 
-
-def _margin(
-    pools: Sequence[Views], gpus: Sequence[int], target_s: float, rates: Floats, winner: int
-) -> float:
-    if winner < 0:
-        return 1.0 - target_s / float(pools[_fastest(pools)].fitted_s.min())
-    # Slowed by f, batch b still wins while b/(f step) beats the next pool and f step meets
-    # the target; the winner loses its place when no batch does both.
-    step = pools[winner].fitted_s
-    room = target_s / step
-    second = float(np.delete(rates, winner).max(initial=0.0))
-    if second > 0.0:
-        sizes = np.arange(1, step.size + 1)
-        room = np.minimum(room, sizes / (step * gpus[winner] * second))
-    return float(room.max()) - 1.0
+    With all its steps scaled by f, batch b leads while ``f step`` meets the target and
+    ``b / (f step gpus)`` beats the other pools; the last batch to do both is the one that
+    its place hangs on. Beyond 1 the pool leads and f is how much slower it may become.
+    """
+    if step_s.size == 0:
+        return np.inf, 0
+    room = target_s / step_s
+    if other > 0.0:
+        sizes = np.arange(1, step_s.size + 1)
+        room = np.minimum(room, sizes / (step_s * gpus * other))
+    return abs(float(room.max()) - 1.0), int(room.argmax()) + 1

@@ -193,7 +193,7 @@ def mixed(device_s: Floats, host_s: Floats, share: float, hidden: bool) -> Float
     ndarray, shape (n_batches, n_resources)
         Time owed to each resource [s].
     """
-    parts = (1.0 - share) * device_s[0] + share * device_s[1]
+    parts: Floats = (1.0 - share) * device_s[0] + share * device_s[1]
     if hidden:
         behind = host_s > parts.sum(axis=1)
         parts[behind] = 0.0

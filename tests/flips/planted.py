@@ -16,7 +16,8 @@ from __future__ import annotations
 from kernelfit.kernel.batch import TOTAL_FIELDS
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.chip import Chip
-from kernelfit.kernel.fitted import Fitted, FittedKernel, Range, Residuals
+from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.handover import Fitted, Range, Residuals
 from kernelfit.kernel.model import Attention, LayerKind, Mlp, Model
 from kernelfit.kernel.pool import Pool
 from kernelfit.kernel.pricing import Plan

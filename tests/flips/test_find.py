@@ -165,10 +165,13 @@ def test_a_round_target_is_the_next_one_up(time_s: float) -> None:
 def test_default_questions_follow_from_the_kernels() -> None:
     pools = [kernel(max_num_seqs=16, max_model_len=1200), kernel(tp=2, max_num_seqs=4)]
     questions = default_questions(pools)
-    # 8 requests in 14 ms on one GPU, 4 in (5 + 7) / 2 = 6 ms on two: the next round is 10 ms.
-    assert questions == tuple(
-        Question(context, 0.01, concurrency, model="planted")
-        for context, concurrency in ((256, (1, 8)), (1024, (1, 8)), (4096, (1,)))
+    # 8 requests in 14 ms on one GPU, 4 in (5 + 7) / 2 = 6 ms on two: 20 and 10 ms are next.
+    assert questions == (
+        Question(256, 0.01, (1, 8), "planted"),
+        Question(256, 0.02, (1, 8), "planted"),
+        Question(1024, 0.01, (1, 8), "planted"),
+        Question(1024, 0.02, (1, 8), "planted"),
+        Question(4096, 0.01, (1,), "planted"),
     )
     assert default_questions([kernel(max_model_len=256)]) == ()
     assert len(default_questions([kernel(max_model_len=257)])) == 1

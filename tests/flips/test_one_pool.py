@@ -6,7 +6,8 @@ import pytest
 
 from kernelfit.documents.questions import Question
 from kernelfit.flips import Flag, find_flips
-from kernelfit.kernel.fitted import FittedKernel, Range
+from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.handover import Range
 from tests.flips.planted import kernel
 
 CONTEXT = 1023

@@ -8,7 +8,8 @@ import pytest
 
 from kernelfit.documents.questions import Question
 from kernelfit.flips import Flag, find_flips
-from kernelfit.kernel.fitted import FittedKernel, Range
+from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.handover import Range
 from tests.flips.planted import kernel
 
 
@@ -33,11 +34,13 @@ def test_the_bounds_prefer_different_pools() -> None:
     assert found.overlap_gpu_tokens_per_s == pytest.approx(1000)
     assert found.no_overlap_gpu_tokens_per_s == pytest.approx(8 / 0.0105 / 2)
     assert found.fitted_gpu_tokens_per_s == pytest.approx(8 / 0.00775 / 2)
-    # Slower by 29 %, two GPUs serve the 400 tokens/s of one.
-    assert found.margin == pytest.approx(8 / 0.00775 / 2 / 400 - 1)
+    # Two GPUs lead until they are slower by 29 % (then they serve the 400 tokens/s of one), but
+    # one GPU that is faster by 7 % holds 7 requests in 12.6 ms, and so 556 tokens/s.
+    assert found.margin == pytest.approx(1 - 12.6 / 13.5)
     # One GPU is known less: 1000 to 167 tokens/s against 800 to 381.
     assert found.measurement is not None
-    assert "5 x 1,023 tokens on planted tp1" in found.measurement
+    assert "7 x 1,023 tokens on planted tp1" in found.measurement
+    assert found.measurement.endswith("settles a margin of 6.7 %.")
     assert (found.pool, found.load) == ("tp1, tp2", "1,023 tokens, target 12.6 ms")
 
 
@@ -45,8 +48,18 @@ def test_only_one_pool_meets_the_target() -> None:
     # One GPU needs 10 ms for anything; two need 5 + B/2 ms under NoOverlap.
     found = best([kernel(), kernel(tp=2)], 8.1)
     assert (outcomes(found), found.flag) == (("tp2",) * 3, "agree")
-    # It keeps its place until even one request (5.25 ms as fitted) misses the target.
-    assert found.margin == pytest.approx(8.1 / 5.25 - 1)
+    # It serves 11 requests in 8 ms, and one request in 5.25 ms, so that it may become slower by
+    # 54 %; one GPU overtakes with 6 requests (13 ms) once it is faster by 38 %.
+    assert found.margin == pytest.approx(1 - 8.1 / 13)
+
+
+def test_a_pool_that_alone_meets_the_target_is_measured_at_its_last_batch() -> None:
+    # Two GPUs, one request: 5 ms under Overlap, 5.5 ms under NoOverlap, 5.25 ms as fitted.
+    found = best([kernel(), kernel(tp=2)], 5.4)
+    assert (outcomes(found), found.flag) == (("tp2", "none", "tp2"), "measure")
+    assert found.margin == pytest.approx(5.4 / 5.25 - 1)
+    assert found.measurement is not None
+    assert "1 x 1,023 tokens on planted tp2" in found.measurement
 
 
 def test_no_pool_meets_the_target() -> None:
