@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from hypothesis import settings
+
+# No deadline: the machine may be busy. Under CI every run tries the same examples.
+settings.register_profile("house", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") else "house")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
 FORMAT_VERSION = 1
+_BEYOND_ASCII = re.compile("[^\\x00-\\x7e]")
 
 
 def _get(obj: Any, *names: str) -> Any:
@@ -134,6 +136,12 @@ def run_facts(config: Any, engine_version: str) -> dict[str, Any]:
     }
 
 
+def _scalar(value: Any) -> str:
+    # JSON writes a character beyond 16 bits as two escapes, which YAML does not join again.
+    text = json.dumps(value, ensure_ascii=False)
+    return _BEYOND_ASCII.sub(lambda found: f"\\U{ord(found[0]):08x}", text)
+
+
 def to_yaml(document: dict[str, Any], indent: int = 0) -> str:
     """Write a nested document as YAML whose scalars are JSON scalars.
 
@@ -157,7 +165,7 @@ def to_yaml(document: dict[str, Any], indent: int = 0) -> str:
             lines.append(f"{' ' * indent}{key}:")
             lines.append(to_yaml(value, indent + 2).rstrip("\n"))
         else:
-            lines.append(f"{' ' * indent}{key}: {json.dumps(value)}")
+            lines.append(f"{' ' * indent}{key}: {_scalar(value)}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,50 @@
+"""The seeded workload spans what a calibration has to see."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelfit.record.workload import Limits, plan
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_the_same_seed_gives_the_same_workload(seed: int) -> None:
+    limits = Limits(steps=300)
+    assert plan(seed, limits) == plan(seed, limits)
+    assert plan(seed, limits) != plan(seed + 1, limits)
+
+
+def test_a_recording_spans_batches_contexts_and_prefix_hits() -> None:
+    episodes = plan(1, Limits())
+    lengths = [len(request.prompt) for episode in episodes for request in episode]
+    assert min(lengths) <= 32
+    assert max(lengths) >= 2000
+    sizes = {sum(r.after_steps == 0 for r in episode) for episode in episodes}
+    assert {1, 2} <= sizes
+    assert max(sizes) >= 48
+    # Prompts that arrive while others decode make mixed steps.
+    assert any(request.after_steps > 0 for episode in episodes for request in episode)
+    earlier: set[tuple[int, ...]] = set()
+    hits = 0
+    for episode in episodes:
+        heads = {request.prompt[:128] for request in episode if len(request.prompt) >= 128}
+        hits += len(heads & earlier)
+        earlier |= heads
+    assert hits >= 10
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    longest=st.integers(64, 1000),
+    budget=st.integers(500, 5000),
+)
+def test_limits_are_kept(seed: int, longest: int, budget: int) -> None:
+    limits = Limits(longest_tokens=longest, episode_tokens=budget, steps=60)
+    for episode in plan(seed, limits):
+        for request in episode:
+            assert 1 <= len(request.prompt) <= max(longest, limits.shortest_tokens)
+            assert request.output_tokens >= 1
+            assert request.after_steps >= 0
