@@ -150,9 +150,7 @@ class _Rows:
     hidden: npt.NDArray[np.bool_]
 
 
-def build_design(
-    runs: Sequence[RunSteps], names: Sequence[str], block_steps: int
-) -> Design:
+def build_design(runs: Sequence[RunSteps], names: Sequence[str], block_steps: int) -> Design:
     """Stack the runs of one GPU type.
 
     Parameters
@@ -192,9 +190,7 @@ def build_design(
         if run.timing == "device" and known.any():
             outside = np.where(schedule, host, 0.0)[known]
             never = np.zeros(outside.shape[0], dtype=bool)
-            host_rows.append(
-                _Rows(outside, run.host_s[known], block[known], origin[known], never)
-            )
+            host_rows.append(_Rows(outside, run.host_s[known], block[known], origin[known], never))
         first_block = int(block[-1]) + 1 if run.size else first_block
         first_step += run.size
     widest = max((d.shape[0] for d in devices), default=0)
@@ -265,9 +261,7 @@ def build_priors(names: Sequence[str], chip: Chip) -> Priors:
         spread.append(entry.prior_spread)
         low.append(bottom)
         high.append(middle + 10.0)
-    return Priors(
-        np.asarray(centre), np.asarray(spread), np.asarray(low), np.asarray(high)
-    )
+    return Priors(np.asarray(centre), np.asarray(spread), np.asarray(low), np.asarray(high))
 
 
 def definition_eff(name: str) -> float:

@@ -103,7 +103,7 @@ def _above_ceiling(run: RunSteps) -> Bools:
 
 
 def _bursts(run: RunSteps) -> Bools:
-    """Steps far slower than the median of neighbours of the same shape."""
+    """Find steps far slower than the median of neighbours of the same shape."""
     tokens, requests = run.totals["tokens"], run.totals["requests"]
     out = np.zeros(run.size, dtype=bool)
     half = BURST_WINDOW_STEPS // 2
@@ -119,7 +119,7 @@ def _bursts(run: RunSteps) -> Bools:
 
 
 def _contended(run: RunSteps) -> Bools:
-    """Steps beside which fixed work took far longer than on the idle machine."""
+    """Find steps beside which fixed work took far longer than on the idle machine."""
     slow = run.probe_s > CONTENTION_RATIO * run.probe_reference_s
     # The probe follows its step; the one before it tells how the step began.
     return np.asarray(slow | np.concatenate([[False], slow[:-1]]))
@@ -187,9 +187,7 @@ def with_probe_reference(runs: Sequence[RunSteps]) -> tuple[RunSteps, ...]:
     return tuple(replace(run, probe_reference_s=reference) for run in runs)
 
 
-def apply_gates(
-    run: RunSteps, off: Sequence[str] = ()
-) -> tuple[RunSteps, tuple[GateCount, ...]]:
+def apply_gates(run: RunSteps, off: Sequence[str] = ()) -> tuple[RunSteps, tuple[GateCount, ...]]:
     """Return the steps of a run that pass every gate.
 
     Parameters

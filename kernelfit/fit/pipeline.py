@@ -151,8 +151,7 @@ def collect_runs(
         reason = record.fit_refused_reason
         if reason is None and record.timing not in FITTED_TIMINGS:
             reason = (
-                f"timing {record.timing} is no step time; "
-                f"{', '.join(FITTED_TIMINGS)} can be fitted"
+                f"timing {record.timing} is no step time; {', '.join(FITTED_TIMINGS)} can be fitted"
             )
         if reason is None and record.gpu is None:
             reason = "the run states no GPU type"

@@ -78,7 +78,11 @@ def make_folds(runs: Sequence[RunSteps], split: str) -> tuple[Fold, ...]:
     if len(groups) < 2:
         return ()
     return tuple(
-        Fold(split, group, tuple(np.full(r.size, k == group) for r, k in zip(runs, keys, strict=True)))
+        Fold(
+            split,
+            group,
+            tuple(np.full(r.size, k == group) for r, k in zip(runs, keys, strict=True)),
+        )
         for group in groups
     )
 

@@ -84,9 +84,7 @@ def variance_inflation(correlation: Floats) -> float:
     return max(1.0, 1.0 + 2.0 * float(correlation[1:last].sum()))
 
 
-def block_weights(
-    block: npt.NDArray[np.int64], generator: np.random.Generator
-) -> Floats:
+def block_weights(block: npt.NDArray[np.int64], generator: np.random.Generator) -> Floats:
     """Return row weights of one resample of blocks.
 
     Parameters

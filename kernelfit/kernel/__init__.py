@@ -11,11 +11,12 @@ from kernelfit.kernel.estimate import (
     MemoryBreakdown,
     StepEstimate,
 )
-from kernelfit.kernel.fitted import Fitted, FittedKernel
+from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.handover import Fitted
 from kernelfit.kernel.interface import Kernel
 from kernelfit.kernel.model import Attention, Experts, LayerKind, Mlp, Model
 from kernelfit.kernel.pool import Direction, Placement, Pool, Tier
-from kernelfit.kernel.resolution import Override, Resolution
+from kernelfit.kernel.resolved import Override, Resolution
 from kernelfit.kernel.resources import Resource
 
 __all__ = [

@@ -22,7 +22,7 @@ from kernelfit.kernel.pricing import (
     price_many,
     with_host,
 )
-from kernelfit.kernel.resolution import Resolution
+from kernelfit.kernel.resolved import Resolution
 
 CORE_SET = "kernelfit.kernel"
 
@@ -151,9 +151,7 @@ class PricedKernel:
             out[f"{resource}_s"] = time
         return out  # type: ignore[return-value]
 
-    def tier_time(
-        self, tier: Tier, direction: Direction, nbytes: int, queue_depth: int
-    ) -> float:
+    def tier_time(self, tier: Tier, direction: Direction, nbytes: int, queue_depth: int) -> float:
         """Return the time of one offload transfer.
 
         Parameters

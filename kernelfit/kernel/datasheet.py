@@ -69,9 +69,7 @@ class DatasheetKernel(PricedKernel):
         values = datasheet_values(plan.coefficients, derate)
         method = "vendor_spec" if derate == 1.0 else "assumed"
         origins = tuple(
-            CoefficientOrigin(
-                name, "datasheet", method if value else "not_charged", chip.name
-            )
+            CoefficientOrigin(name, "datasheet", method if value else "not_charged", chip.name)
             for name, value in values.items()
         )
         super().__init__(plan, cells_of(plan, values), origins)

@@ -122,9 +122,7 @@ def canonical(data: Any, indent: int | None = None) -> str:
         When a number is not finite.
     """
     separators = (",", ":") if indent is None else (",", ": ")
-    return json.dumps(
-        data, sort_keys=True, allow_nan=False, indent=indent, separators=separators
-    )
+    return json.dumps(data, sort_keys=True, allow_nan=False, indent=indent, separators=separators)
 
 
 def digest(data: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from kernelfit.kernel.batch import Batch
 from kernelfit.kernel.estimate import CoefficientOrigin, MemoryBreakdown, StepEstimate
 from kernelfit.kernel.pool import Direction, Placement, Pool, Tier
-from kernelfit.kernel.resolution import Resolution
+from kernelfit.kernel.resolved import Resolution
 
 
 @runtime_checkable
@@ -65,9 +65,7 @@ class Kernel(Protocol):
             Both bounds, the bottleneck and the time by resource [s].
         """
 
-    def tier_time(
-        self, tier: Tier, direction: Direction, nbytes: int, queue_depth: int
-    ) -> float:
+    def tier_time(self, tier: Tier, direction: Direction, nbytes: int, queue_depth: int) -> float:
         """Return the time of one offload transfer.
 
         Parameters

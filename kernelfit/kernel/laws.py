@@ -30,7 +30,7 @@ from kernelfit.kernel.model import (
     dtype_bytes,
     mlp_parameters,
 )
-from kernelfit.kernel.resolution import Resolution
+from kernelfit.kernel.resolved import Resolution
 from kernelfit.kernel.resources import Resource
 
 HOST_STAGE = "host"
@@ -229,9 +229,7 @@ def _feed_forward(
     stage.add(Resource.SM, f"gemm_eff_{dtype}", tokens, 2.0 * e.per_token * one / share)
     stage.add(Resource.SM, f"gemm_m_half_{dtype}", routed, 2.0 * one / share)
     stage.add(Resource.HBM, "hbm_weight_eff", routed, one * weight_bytes / share)
-    stage.add(
-        Resource.SM, "expert_floor_s", routed, 1.0 / resolution.expert_parallel_width
-    )
+    stage.add(Resource.SM, "expert_floor_s", routed, 1.0 / resolution.expert_parallel_width)
     router = model.hidden * e.experts
     stage.gemm(model.dtype, tokens, router, dtype_bytes(model.dtype), 0)
     if e.shared_intermediate:

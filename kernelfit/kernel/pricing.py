@@ -16,7 +16,8 @@ from kernelfit.kernel.estimate import StepEstimate
 from kernelfit.kernel.laws import Term, basis_of, build_terms, unit_cost_s
 from kernelfit.kernel.model import Model
 from kernelfit.kernel.pool import Pool
-from kernelfit.kernel.resolution import Resolution, resolve
+from kernelfit.kernel.resolution import resolve
+from kernelfit.kernel.resolved import Resolution
 from kernelfit.kernel.resources import Resource
 
 
@@ -145,8 +146,7 @@ def cells_of(plan: Plan, values: Mapping[str, float]) -> tuple[Cell, ...]:
         cost_s = term.amount * unit_cost_s(term.coefficient, given, plan.chip)
         cell[term.function] = cell.get(term.function, 0.0) + cost_s
     return tuple(
-        Cell(stage, resource, tuple(costs.items()))
-        for (stage, resource), costs in gathered.items()
+        Cell(stage, resource, tuple(costs.items())) for (stage, resource), costs in gathered.items()
     )
 
 
@@ -301,9 +301,7 @@ def price_many(
     return CellTimes(overlap, summed, host, tuple(by_resource.items()))
 
 
-def with_host(
-    device_s: float | Array, host_s: float | Array, hidden: bool
-) -> float | Array:
+def with_host(device_s: float | Array, host_s: float | Array, hidden: bool) -> float | Array:
     """Add host time to device time.
 
     Parameters

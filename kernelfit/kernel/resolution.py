@@ -6,12 +6,11 @@ The rules are transcribed from vLLM's configuration code (``vllm/config/vllm.py`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.errors import InvalidArgument, Refusal
 from kernelfit.kernel.model import Model
 from kernelfit.kernel.pool import Pool
+from kernelfit.kernel.resolved import Override, Resolution
 
 CUSTOM_ALL_REDUCE_WIDTHS: tuple[int, ...] = (2, 4, 6, 8, 16)
 """Tensor-parallel widths that vLLM's custom all-reduce supports."""
@@ -27,79 +26,6 @@ ASYNC_DEFAULT_SINCE = (0, 14)
 """First vLLM version with asynchronous scheduling on by default."""
 
 _GIB = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Override:
-    """One setting that runs differently from what was asked, or was not stated.
-
-    Attributes
-    ----------
-    field : str
-        The setting.
-    requested : str
-        What the pool stated; ``unstated`` where it said nothing.
-    resolved : str
-        What will run.
-    reason : str
-        Why; it starts with ``assumed`` where an engine default was taken.
-    """
-
-    field: str
-    requested: str
-    resolved: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """What will run.
-
-    Attributes
-    ----------
-    tensor_parallel_width, data_parallel_width, expert_parallel_width : int
-        Widths, at least 1.
-    all_reduce_backend : str
-        ``custom``, ``nccl``, ``shared_memory`` or ``none``.
-    async_scheduling : bool
-        Whether host work of the next step hides behind this one.
-    cascade_attention : bool
-        Whether shared prefixes are read once.
-    sequence_parallel_moe : bool
-        Whether experts run on sequence shards.
-    graph_mode : str
-        One of ``GRAPH_MODES``.
-    capture_sizes : tuple of int
-        Captured batch sizes, ascending [tokens]; empty without graphs.
-    block_size : int
-        KV page [tokens].
-    cache_dtype : str
-        Data type of the KV cache.
-    max_num_seqs : int
-        Most requests in a step.
-    max_num_batched_tokens : int
-        Most tokens in a step [tokens].
-    gpu_memory_utilization : float
-        Share of the memory that the engine may use [1].
-    overrides : tuple of Override
-        Every setting that differs from the request, and every assumed default.
-    """
-
-    tensor_parallel_width: int
-    data_parallel_width: int
-    expert_parallel_width: int
-    all_reduce_backend: str
-    async_scheduling: bool
-    cascade_attention: bool
-    sequence_parallel_moe: bool
-    graph_mode: str
-    capture_sizes: tuple[int, ...]
-    block_size: int
-    cache_dtype: str
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    gpu_memory_utilization: float
-    overrides: tuple[Override, ...]
 
 
 def parse_version(text: str) -> tuple[int, ...]:
@@ -236,9 +162,7 @@ def _refuse(pool: Pool, model: Model, chip: Chip) -> None:
                 "(MHA or GQA) is accepted",
             )
     if pool.tp > 1 and chip.nvlink_bytes_per_s <= 0:
-        raise Refusal(
-            "tp", pool.tp, f"{chip.name} states no link between GPUs; tp=1 is accepted"
-        )
+        raise Refusal("tp", pool.tp, f"{chip.name} states no link between GPUs; tp=1 is accepted")
 
 
 def _check_widths(pool: Pool, model: Model, chip: Chip) -> None:
@@ -273,9 +197,7 @@ def _expert_width(pool: Pool, model: Model, log: _Log) -> int:
     if not pool.enable_expert_parallel:
         return 1
     if all(kind.experts is None for kind in model.layers):
-        log.override(
-            "enable_expert_parallel", True, 1, f"{model.name} has no experts to spread"
-        )
+        log.override("enable_expert_parallel", True, 1, f"{model.name} has no experts to spread")
         return 1
     return pool.tp * pool.dp
 

@@ -146,6 +146,7 @@ class _Part:
         joined = Joined(
             _spread(joined.duration_s, sound, order.size),
             _spread(joined.host_s, sound, order.size),
+            _spread(joined.probe_s, sound, order.size),
             {int(sound[place]): reason for place, reason in joined.reasons.items()},
             joined.used,
             joined.unused,

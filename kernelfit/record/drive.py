@@ -130,9 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         steps += run_episode(engine, f"e{number}", episode, params)
     # The recorder flushes within 0.2 s; the engine core is killed at shutdown.
     time.sleep(0.6)
-    print(
-        f"kernelfit: {steps} steps in {time.monotonic() - begin_s:.1f} s", file=sys.stderr
-    )
+    print(f"kernelfit: {steps} steps in {time.monotonic() - begin_s:.1f} s", file=sys.stderr)
     return 0
 
 

@@ -132,9 +132,7 @@ class Recorder:
             held[1]["submit_ns"] = [start_ns, end_ns]
             held[1]["in_flight"] = len(self.in_flight)
 
-    def updated(
-        self, scheduler: Any, output: Any, result: Any, start_ns: int, end_ns: int
-    ) -> None:
+    def updated(self, scheduler: Any, output: Any, result: Any, start_ns: int, end_ns: int) -> None:
         """Complete a row when its output came back, and queue it for writing."""
         held = self.in_flight.pop(id(output), None)
         if held is None:
@@ -280,9 +278,7 @@ def wrap_executor(recorder: Recorder, executor_cls: Any) -> None:
         back = execute(self, output, *args, **kwargs)
         if recorder.alive:
             end_ns = _now()
-            _guard(
-                recorder, "execute_model", lambda: recorder.submitted(output, start_ns, end_ns)
-            )
+            _guard(recorder, "execute_model", lambda: recorder.submitted(output, start_ns, end_ns))
         return back
 
     executor_cls.execute_model = recorded_execute

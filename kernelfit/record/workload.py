@@ -55,7 +55,8 @@ class Limits:
 
 
 def _log_uniform(rng: random.Random, low: int, high: int) -> int:
-    return round(low * (high / low) ** rng.random())
+    span: float = (high / low) ** rng.random()
+    return round(low * span)
 
 
 def _tokens(rng: random.Random, count: int) -> tuple[int, ...]:
@@ -64,7 +65,9 @@ def _tokens(rng: random.Random, count: int) -> tuple[int, ...]:
 
 def _decode_batch(rng: random.Random, limits: Limits) -> list[PlannedRequest]:
     batch = rng.choice(BATCHES)
-    longest = min(limits.longest_tokens, max(limits.shortest_tokens, limits.episode_tokens // batch))
+    longest = min(
+        limits.longest_tokens, max(limits.shortest_tokens, limits.episode_tokens // batch)
+    )
     centre = _log_uniform(rng, limits.shortest_tokens, longest)
     steps = rng.randrange(14, 30)
     requests = []

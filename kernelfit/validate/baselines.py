@@ -72,10 +72,10 @@ def _learn_nnls(x: Floats, y: Floats, new: Floats) -> Floats:
 
 def _learn_forest(x: Floats, y: Floats, new: Floats) -> Floats:
     forest = RandomForestRegressor(n_estimators=TREES, min_samples_leaf=3, random_state=0)
-    return np.exp(np.asarray(forest.fit(x, np.log(y)).predict(new)))
+    return np.asarray(np.exp(forest.fit(x, np.log(y)).predict(new)))
 
 
-def _learn_constant(x: Floats, y: Floats, new: Floats) -> Floats:
+def _learn_constant(_: Floats, y: Floats, new: Floats) -> Floats:
     return np.full(new.shape[0], float(np.median(y)))
 
 
@@ -150,8 +150,7 @@ def baseline_predictions(
     """
     held = [np.zeros(run.size, dtype=bool) for run in runs]
     for fold in make_folds(runs, split):
-        for mask, test in zip(held, fold.test, strict=True):
-            mask |= test
+        held = [mask | test for mask, test in zip(held, fold.test, strict=True)]
     rooflines = (("datasheet", 1.0), ("datasheet_derated", DERATE))
     out: list[tuple[str, tuple[Floats, ...]]] = [
         (

@@ -71,9 +71,7 @@ def error_rows(
     groups = tuple(dict.fromkeys(run.group for run in runs))
     for group in ("all", *groups):
         chosen = [
-            (run, p)
-            for run, p in zip(runs, predicted, strict=True)
-            if group in ("all", run.group)
+            (run, p) for run, p in zip(runs, predicted, strict=True) if group in ("all", run.group)
         ]
         for phase in PHASES:
             ratio = np.concatenate(

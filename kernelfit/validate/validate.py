@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelfit.fit.calibrate import held_out
 from kernelfit.fit.calibration import Calibration
+from kernelfit.fit.point import held_out
 from kernelfit.fit.splits import SPLITS
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.kernel.frozen import to_data
@@ -54,9 +54,7 @@ def validate(
             for predictor, values in candidates:
                 rows.extend(
                     to_data(row)
-                    for row in error_rows(
-                        runs, values, gpu=gpu, predictor=predictor, split=split
-                    )
+                    for row in error_rows(runs, values, gpu=gpu, predictor=predictor, split=split)
                 )
             coverage.extend(
                 to_data(row) for row in coverage_rows(runs, predicted, calibration, split)
@@ -157,9 +155,7 @@ def breakdown(run: RunSteps, calibration: Calibration) -> dict[str, Any]:
     decoding = requests > 0
     context = 256
     if decoding.any():
-        context = int(
-            np.median(run.totals["decode_context_tokens"][decoding] / requests[decoding])
-        )
+        context = int(np.median(run.totals["decode_context_tokens"][decoding] / requests[decoding]))
     most = kernel.resolved().max_num_seqs
     widths = np.asarray([b for b in BREAKDOWN_REQUESTS if b <= most], dtype=np.float64)
     table = {

@@ -39,7 +39,7 @@ def random_batches(rng: np.random.Generator, steps: int) -> list[list[RequestSha
     out = []
     for _ in range(steps):
         requests = []
-        width = int(round(128 ** rng.random()))
+        width = round(128 ** rng.random())
         context = int(16 * (8000 / 16) ** rng.random())
         if rng.random() < 0.85:
             for _ in range(width):
@@ -59,7 +59,11 @@ def layer_times(
 ) -> tuple[list[tuple[float, float, float]], float]:
     """Times of (sm, hbm, nvlink) of all layers together and of the head, and launch time."""
     t = truth
-    peak, bandwidth, link = dict(chip.peak_flop_per_s)["bf16"], chip.hbm_bytes_per_s, chip.nvlink_bytes_per_s
+    peak, bandwidth, link = (
+        dict(chip.peak_flop_per_s)["bf16"],
+        chip.hbm_bytes_per_s,
+        chip.nvlink_bytes_per_s,
+    )
     tokens = sum(r.scheduled for r in requests)
     kind = model.layers[0]
     a, layers = kind.attention, kind.count

@@ -19,7 +19,9 @@ POOLS = (EAGER, replace(EAGER, tp=2))
 
 def run(index: int = 0, **options: object) -> RunSteps:
     model = (dense, mixture)[index % 2]()
-    return simulate(f"r{index}", model, CHIP, POOLS[index // 2 % 2], seed=index, steps=120, **options)  # type: ignore[arg-type]
+    return simulate(
+        f"r{index}", model, CHIP, POOLS[index // 2 % 2], seed=index, steps=120, **options
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.35, 1.0])

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelfit.fit.calibrate import Options, calibrate, fit_runs
+from kernelfit.fit.calibrate import Options, calibrate
 from kernelfit.fit.design import build_design, coefficient_names
 from kernelfit.fit.noise import noise_floor
+from kernelfit.fit.point import fit_runs
 from kernelfit.fit.splits import SPLITS, make_folds, train_and_test
 from kernelfit.fit.uncertainty import (
     autocorrelation,
@@ -72,14 +73,18 @@ def test_draws_repeat_with_their_seed_and_differ_between_seeds() -> None:
     design = build_design(RUNS, names, 50)
 
     def draw(seed: int) -> np.ndarray:
-        return bootstrap(design, fit.priors, "sum", fit.solution, draws=3, seed=seed, inflation=1.0)[0]
+        return bootstrap(
+            design, fit.priors, "sum", fit.solution, draws=3, seed=seed, inflation=1.0
+        )[0]
 
     assert np.array_equal(draw(5), draw(5))
     assert not np.array_equal(draw(5), draw(6))
 
 
 @given(st.integers(1, 30), st.integers(1, 20), st.integers(0, 1000))
-def test_blocks_are_drawn_whole_and_as_many_as_there_are(blocks: int, length: int, seed: int) -> None:
+def test_blocks_are_drawn_whole_and_as_many_as_there_are(
+    blocks: int, length: int, seed: int
+) -> None:
     block = np.repeat(np.arange(blocks), length)
     weights = block_weights(block, np.random.default_rng(seed))
     assert weights.sum() == blocks * length
@@ -104,8 +109,17 @@ def test_autocorrelation_sets_block_length_and_inflation() -> None:
 
 def test_the_noise_floor_is_the_scatter_of_equal_shapes() -> None:
     shape = [RequestShape(1, 300, 200)] * 4
-    run = simulate("same", dense(), CHIP, EAGER, seed=8, noise=0.05, outliers=0.0,
-                   timing="cycle", batches=[shape] * 2000)
+    run = simulate(
+        "same",
+        dense(),
+        CHIP,
+        EAGER,
+        seed=8,
+        noise=0.05,
+        outliers=0.0,
+        timing="cycle",
+        batches=[shape] * 2000,
+    )
     floor = noise_floor([run])
     assert floor.groups == 1
     assert floor.steps == 2000

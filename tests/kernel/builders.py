@@ -16,7 +16,7 @@ from kernelfit.kernel import (
     RequestShape,
 )
 from kernelfit.kernel.catalog import DEFINITIONS, TYPED, Coefficient, definition
-from kernelfit.kernel.fitted import Fitted, Range, Residuals
+from kernelfit.kernel.handover import Fitted, Range, Residuals
 
 # Round figures, so that expected values can be worked out by hand.
 CHIP = Chip(
@@ -31,23 +31,45 @@ CHIP = Chip(
     gpus_per_node=8,
 )
 
-EAGER = Pool(enforce_eager=True, async_scheduling=False, max_num_seqs=256,
-             max_num_batched_tokens=8192, block_size=16, cache_dtype="auto",
-             gpu_memory_utilization=0.9)
+EAGER = Pool(
+    enforce_eager=True,
+    async_scheduling=False,
+    max_num_seqs=256,
+    max_num_batched_tokens=8192,
+    block_size=16,
+    cache_dtype="auto",
+    gpu_memory_utilization=0.9,
+)
 
 
-def dense(name: str = "dense", hidden: int = 1024, layers: int = 4, heads: int = 8,
-          kv_heads: int = 2, intermediate: int = 4096, vocab: int = 32000) -> Model:
+def dense(
+    name: str = "dense",
+    hidden: int = 1024,
+    layers: int = 4,
+    heads: int = 8,
+    kv_heads: int = 2,
+    intermediate: int = 4096,
+    vocab: int = 32000,
+) -> Model:
     """A dense model with grouped-query attention."""
     kind = LayerKind("dense", layers, Attention("full", heads, kv_heads, 128), Mlp(intermediate))
     return Model(name, hidden, vocab, (kind,), "bf16", "bf16", tied_head=False)
 
 
-def mixture(name: str = "moe", hidden: int = 1024, layers: int = 4, experts: int = 16,
-            per_token: int = 2, intermediate: int = 1024) -> Model:
+def mixture(
+    name: str = "moe",
+    hidden: int = 1024,
+    layers: int = 4,
+    experts: int = 16,
+    per_token: int = 2,
+    intermediate: int = 1024,
+) -> Model:
     """A mixture-of-experts model."""
     kind = LayerKind(
-        "moe", layers, Attention("full", 8, 2, 128), experts=Experts(experts, per_token, intermediate)
+        "moe",
+        layers,
+        Attention("full", 8, 2, 128),
+        experts=Experts(experts, per_token, intermediate),
     )
     return Model(name, hidden, 32000, (kind,), "bf16", "bf16", tied_head=False)
 
@@ -59,12 +81,16 @@ def coefficients(dtype: str = "bf16", **changes: float) -> tuple[Coefficient, ..
         name = f"{entry.name}_{dtype}" if entry.name in TYPED else entry.name
         value = changes.get(name, entry.prior)
         out.append(
-            Coefficient(name, value, entry.unit, CHIP.name, "measured", "identified", (value, value))
+            Coefficient(
+                name, value, entry.unit, CHIP.name, "measured", "identified", (value, value)
+            )
         )
     return tuple(out)
 
 
-def fitted(share: float = 0.0, draws: tuple[dict[str, float], ...] = (), **changes: float) -> Fitted:
+def fitted(
+    share: float = 0.0, draws: tuple[dict[str, float], ...] = (), **changes: float
+) -> Fitted:
     """A calibration's hand-over with given coefficients."""
     names = tuple(c.name for c in coefficients())
     base = {c.name: c.value for c in coefficients(**changes)}
@@ -98,4 +124,14 @@ def batches(most: int = 12) -> st.SearchStrategy[Batch]:
     return st.lists(shapes(), min_size=1, max_size=most).map(lambda rs: Batch(tuple(rs)))
 
 
-__all__ = ["CHIP", "EAGER", "batches", "coefficients", "definition", "dense", "fitted", "mixture", "shapes"]
+__all__ = [
+    "CHIP",
+    "EAGER",
+    "batches",
+    "coefficients",
+    "definition",
+    "dense",
+    "fitted",
+    "mixture",
+    "shapes",
+]

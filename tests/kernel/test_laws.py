@@ -50,9 +50,7 @@ def test_chunks_of_a_prompt_make_the_same_pairs_as_the_whole() -> None:
 
 def test_tensor_parallel_ranks_share_work_and_add_collectives() -> None:
     alone = DatasheetKernel(dense(), CHIP, EAGER)
-    pair = DatasheetKernel(
-        dense(), CHIP, Pool(**{**_as_dict(EAGER), "tp": 2})
-    )
+    pair = DatasheetKernel(dense(), CHIP, Pool(**{**_as_dict(EAGER), "tp": 2}))
     batch = Batch.decode(8, 0)
     one, two = per_resource(alone, batch), per_resource(pair, batch)
     assert two[Resource.SM] == pytest.approx(one[Resource.SM] / 2, rel=1e-12)
@@ -108,8 +106,9 @@ def test_an_sm_budget_slows_what_runs_on_sms_and_nothing_else() -> None:
 
 
 def test_decode_follows_the_padded_batch_where_graphs_are_replayed() -> None:
-    graphs = Pool(**{**_as_dict(EAGER), "enforce_eager": False,
-                     "cudagraph_capture_sizes": (1, 2, 4, 8, 16)})
+    graphs = Pool(
+        **{**_as_dict(EAGER), "enforce_eager": False, "cudagraph_capture_sizes": (1, 2, 4, 8, 16)}
+    )
     kernel = DatasheetKernel(dense(), CHIP, graphs)
     at = [per_resource(kernel, Batch.decode(b, 0))[Resource.SM] for b in (9, 16, 17)]
     # 9 runs as 16 in the layers; only the head and attention see 9 requests.

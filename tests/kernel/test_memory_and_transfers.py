@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from kernelfit.kernel import DatasheetKernel, Direction, InvalidArgument, Placement, Pool, Refusal, Tier
+from kernelfit.kernel import (
+    DatasheetKernel,
+    Direction,
+    InvalidArgument,
+    Placement,
+    Pool,
+    Refusal,
+    Tier,
+)
 from kernelfit.kernel.model import parameter_count
 from tests.kernel.builders import CHIP, EAGER, dense, mixture
 
@@ -29,8 +37,11 @@ def test_sharding_halves_matrices_and_keeps_norms() -> None:
 def test_total_is_the_sum_of_the_parts() -> None:
     parts = KERNEL.fixed_bytes()
     assert parts.total() == (
-        parts.weights_bytes + parts.activation_peak_bytes + parts.cuda_graph_bytes
-        + parts.redundant_experts_bytes + parts.comm_buffers_bytes
+        parts.weights_bytes
+        + parts.activation_peak_bytes
+        + parts.cuda_graph_bytes
+        + parts.redundant_experts_bytes
+        + parts.comm_buffers_bytes
     )
     assert parts.cuda_graph_bytes == 0
 

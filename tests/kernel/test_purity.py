@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelfit.kernel import Batch, BatchTotals, DatasheetKernel, FittedKernel, InvalidArgument, Kernel
+from kernelfit.kernel import (
+    Batch,
+    BatchTotals,
+    DatasheetKernel,
+    FittedKernel,
+    InvalidArgument,
+    Kernel,
+)
 from kernelfit.kernel.batch import TOTAL_FIELDS
 from tests.kernel.builders import CHIP, EAGER, batches, dense, fitted, mixture, shapes
 
@@ -104,7 +111,9 @@ def test_arguments_outside_the_domain_name_the_field(build: object, message: str
 def test_the_interval_joins_draws_and_residuals() -> None:
     # Draws that double every host time move a host-bound step; residuals add +-10 %.
     base = fitted()
-    slow = {c.name: c.value * (2.0 if c.name == "launch_step_s" else 1.0) for c in base.coefficients}
+    slow = {
+        c.name: c.value * (2.0 if c.name == "launch_step_s" else 1.0) for c in base.coefficients
+    }
     kernel = FittedKernel.of(dense(), CHIP, EAGER, "0.32.0", fitted(draws=({}, slow)))
     answer = kernel.calibrated_step_time(Batch.decode(1, 16), level=0.98)
     doubled = kernel.with_draw(1).calibrated_step_time(Batch.decode(1, 16)).mean_s

@@ -96,9 +96,14 @@ def test_unstated_settings_are_recorded_as_assumed() -> None:
 
 
 def test_what_is_overruled_says_what_and_why() -> None:
-    wish = replace(EAGER, cudagraph_mode="FULL", disable_cascade_attn=False,
-                   enable_expert_parallel=True)
-    assert set(reasons(wish)) == {"cudagraph_mode", "disable_cascade_attn", "enable_expert_parallel"}
+    wish = replace(
+        EAGER, cudagraph_mode="FULL", disable_cascade_attn=False, enable_expert_parallel=True
+    )
+    assert set(reasons(wish)) == {
+        "cudagraph_mode",
+        "disable_cascade_attn",
+        "enable_expert_parallel",
+    }
     assert resolve(wish, dense(), CHIP, "").graph_mode == "NONE"
 
 
@@ -106,7 +111,10 @@ def test_default_limits_follow_memory() -> None:
     small = replace(CHIP, hbm_bytes=48 << 30)
     assert resolve(Pool(), dense(), CHIP, "").max_num_batched_tokens == 8192
     assert resolve(Pool(), dense(), small, "").max_num_batched_tokens == 2048
-    assert resolve(Pool(), dense(), replace(CHIP, hbm_bytes=180 << 30), "").max_num_batched_tokens == 16384
+    assert (
+        resolve(Pool(), dense(), replace(CHIP, hbm_bytes=180 << 30), "").max_num_batched_tokens
+        == 16384
+    )
 
 
 def test_default_capture_sizes_as_published() -> None:

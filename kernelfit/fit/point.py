@@ -1,0 +1,238 @@
+"""Fits without uncertainty: the joint fit, its held-out predictions, the composition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelfit.fit.calibration import Score
+from kernelfit.fit.design import Design, Priors, build_design, build_priors, coefficient_names
+from kernelfit.fit.identify import LOST, Identifiability, identify
+from kernelfit.fit.solve import RULES, Solution, predict, solve
+from kernelfit.fit.splits import make_folds, train_and_test
+from kernelfit.fit.steps import Floats, RunSteps
+from kernelfit.fit.uncertainty import autocorrelation, variance_inflation
+from kernelfit.kernel.chip import Chip
+
+FIRST_BLOCK_STEPS = 50
+LAGS = 200
+REJECTS_PRIOR = 9.0
+"""Rise of the misfit (three standard deviations squared) that rejects a prior's value."""
+
+SMALLEST_GAIN = 0.01
+"""Relative gain in held-out error below which the simpler composition is kept [1]."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PointFit:
+    """A fit without its uncertainty.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Coefficients, in column order.
+    solution : Solution
+        The unit costs; coefficients that the data do not pin sit at their prior.
+    evidence : Identifiability
+        What the data say, judged with everything free.
+    priors : Priors
+        Priors and bounds.
+    kept_prior : tuple of int
+        Columns held at their prior.
+    inflation : float
+        Factor by which autocorrelation inflates variances [1].
+    correlation : ndarray, shape (n_lags + 1,)
+        Autocorrelation of the residuals [1].
+    """
+
+    names: tuple[str, ...]
+    solution: Solution
+    evidence: Identifiability
+    priors: Priors
+    kept_prior: tuple[int, ...]
+    inflation: float
+    correlation: Floats
+
+
+def _misfit(design: Design, solution: Solution, scale: float, inflation: float) -> float:
+    predicted, _, _ = predict(design, solution.log_cost, solution.overlap_share)
+    residual = (np.log(predicted) - np.log(design.measured_s)) / scale
+    return float(np.sum(2.0 * (np.sqrt(1.0 + residual**2) - 1.0))) / inflation
+
+
+def point_fit(design: Design, chip: Chip, rule: str) -> PointFit:
+    """Fit, and hold at its prior what the data do not pin.
+
+    Parameters
+    ----------
+    design : Design
+        The design.
+    chip : Chip
+        The GPU type.
+    rule : str
+        How resources combine.
+
+    Returns
+    -------
+    PointFit
+        The fit.
+
+    Notes
+    -----
+    Starting from the coefficient that the data blur most relative to its prior, each one
+    with a relative spread above 0.5 is held at its prior and the rest refitted, unless
+    the data reject the prior's value (misfit up by more than 9): then they know that it
+    is small, which is something, and it stays free.
+    """
+    priors = build_priors(design.names, chip)
+    solution = solve(design, priors, rule)
+    predicted, _, _ = predict(design, solution.log_cost, solution.overlap_share)
+    ratio = np.log(predicted / design.measured_s)[: design.steps]
+    correlation = autocorrelation(ratio, LAGS)
+    inflation = variance_inflation(correlation)
+    full = identify(design, solution, inflation)
+    fixed: tuple[int, ...] = ()
+    refused: set[int] = set()
+    current, evidence = solution, full
+    while True:
+        blurred = evidence.data_spread / priors.spread
+        blurred[list(fixed) + sorted(refused)] = -1.0
+        blurred[evidence.data_spread <= LOST] = -1.0
+        worst = int(np.argmax(blurred))
+        if blurred[worst] <= 0.0:
+            break
+        attempt = solve(
+            design, priors, rule, start=current, fixed=(*fixed, worst), scale=solution.scale
+        )
+        before = _misfit(design, current, solution.scale, inflation)
+        after = _misfit(design, attempt, solution.scale, inflation)
+        if after - before > REJECTS_PRIOR:
+            refused.add(worst)
+            continue
+        fixed = (*fixed, worst)
+        current = attempt
+        evidence = identify(design, current, inflation, without=fixed)
+    if fixed:
+        current = Solution(
+            current.log_cost,
+            current.overlap_share,
+            solution.scale,
+            solution.converged and current.converged,
+            solution.evaluations + current.evaluations,
+        )
+    return PointFit(
+        design.names, current, full, priors, tuple(sorted(fixed)), inflation, correlation
+    )
+
+
+def fit_runs(runs: Sequence[RunSteps], names: Sequence[str], rule: str) -> PointFit:
+    """Fit gated runs without uncertainty, as validation does on every fold.
+
+    Parameters
+    ----------
+    runs : sequence of RunSteps
+        Gated runs of one GPU type.
+    names : sequence of str
+        Coefficients to report, also those that these runs do not use.
+    rule : str
+        How resources combine.
+
+    Returns
+    -------
+    PointFit
+        The fit.
+    """
+    return point_fit(build_design(runs, names, FIRST_BLOCK_STEPS), runs[0].plan.chip, rule)
+
+
+def predict_run(run: RunSteps, fit: PointFit) -> Floats:
+    """Price a run's whole steps with a fit.
+
+    Parameters
+    ----------
+    run : RunSteps
+        The run.
+    fit : PointFit
+        The fit.
+
+    Returns
+    -------
+    ndarray, shape (n_steps,)
+        What ``RunSteps.measured_s`` measures [s]: the whole step, or the worker's span
+        where the host time outside it was not measured.
+    """
+    design = build_design([run], fit.names, FIRST_BLOCK_STEPS)
+    predicted, _, _ = predict(design, fit.solution.log_cost, fit.solution.overlap_share)
+    whole = predicted[: design.steps].copy()
+    whole[design.origin[design.steps :]] += predicted[design.steps :]
+    return np.asarray(whole)
+
+
+def held_out(runs: Sequence[RunSteps], split: str, rule: str) -> tuple[Floats, ...]:
+    """Predict every step from a fit that did not see it.
+
+    Parameters
+    ----------
+    runs : sequence of RunSteps
+        Gated runs of one GPU type.
+    split : str
+        One of ``kernelfit.fit.splits.SPLITS``.
+    rule : str
+        How resources combine.
+
+    Returns
+    -------
+    tuple of ndarray, shape (n_steps,)
+        Predictions per run [s]; NaN where no fold holds a step out.
+    """
+    names = coefficient_names(runs)
+    out = [np.full(run.size, np.nan) for run in runs]
+    for fold in make_folds(runs, split):
+        train, _ = train_and_test(runs, fold)
+        if not train:
+            continue
+        fit = fit_runs(train, names, rule)
+        for index, (run, test) in enumerate(zip(runs, fold.test, strict=True)):
+            if test.any():
+                out[index][test] = predict_run(run.take(test), fit)
+    return tuple(out)
+
+
+def choose_rule(
+    runs: Sequence[RunSteps],
+) -> tuple[str, tuple[Score, ...], tuple[Floats, ...]]:
+    """Choose how resources combine by held-out time blocks.
+
+    Parameters
+    ----------
+    runs : sequence of RunSteps
+        Gated runs of one GPU type.
+
+    Returns
+    -------
+    str
+        The rule with the lowest median error; ``sum``, the simplest, unless another
+        gains at least 1 % of it.
+    tuple of Score
+        Every rule's scores; none where nothing could be held out.
+    tuple of ndarray, shape (n_steps,)
+        The chosen rule's held-out predictions per run [s].
+    """
+    scores = []
+    by_rule = {}
+    for rule in RULES:
+        predicted = by_rule[rule] = held_out(runs, "time_block", rule)
+        errors = np.concatenate(
+            [np.abs(p / run.measured_s - 1.0) for p, run in zip(predicted, runs, strict=True)]
+        )
+        errors = errors[np.isfinite(errors)]
+        if errors.size == 0:
+            return "sum", (), predicted
+        scores.append(Score(rule, float(np.median(errors)), float(np.mean(errors))))
+    best = min(scores, key=lambda s: s.median_ape)
+    simplest = next(s for s in scores if s.rule == "sum")
+    if best.median_ape > (1.0 - SMALLEST_GAIN) * simplest.median_ape:
+        best = simplest
+    return best.rule, tuple(scores), by_rule[best.rule]
