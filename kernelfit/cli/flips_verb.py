@@ -141,10 +141,7 @@ def show_flips(screen: Screen, rows: Sequence[Mapping[str, Any]], *, all_of_them
     said = ", ".join(f"{counts[word]} {words}" for word, words in _FLAG_WORDS.items())
     screen.line(f"{len(rows)} conclusions: {said}")
     wanted = [word for word in _FLAG_WORDS if word != "agree"] if all_of_them else ["measure"]
-    # Two models may run on pools of the same widths, so a row names both.
-    listed = [
-        {**row, "pool": f"{row['model']} {row['pool']}"} for row in rows if row["flag"] in wanted
-    ]
+    listed = [row for row in rows if row["flag"] in wanted]
     if listed:
         screen.line()
         document = {"flips": {"flags": listed}}
