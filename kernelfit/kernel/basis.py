@@ -165,7 +165,7 @@ def touched(experts: int, per_token: int, tokens: int) -> float:
     Returns
     -------
     float
-        ``E * (1 - (1 - k/E) ** tokens)``: each token misses a given expert with
+        ``E * (1 - (1 - k/E) ** tokens)`` [1]: each token misses a given expert with
         probability 1 - k/E, independently under uniform routing.
 
     Notes

@@ -119,7 +119,7 @@ def fixed_bytes(plan: Plan) -> MemoryBreakdown:
     Returns
     -------
     MemoryBreakdown
-        Weights are exact; the activation peak is derived from the largest tensors alive
+        Parts in [bytes]. Weights are exact; the activation peak is derived from the largest tensors alive
         at once (residual twice, the widest intermediate, the logits in 32 bit); graphs
         and communication buffers are published or assumed constants.
     """

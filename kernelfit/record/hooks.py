@@ -50,7 +50,15 @@ class Recorder:
         self._writers: dict[str, RowWriter] = {}
 
     def fail(self, where: str, error: BaseException) -> None:
-        """Switch recording off in this process and say so once."""
+        """Switch recording off in this process and say so once.
+
+        Parameters
+        ----------
+        where : str
+            The hook that failed.
+        error : BaseException
+            What it raised.
+        """
         if self.alive:
             self.alive = False
             print(
@@ -60,7 +68,18 @@ class Recorder:
             )
 
     def writer(self, role: str) -> RowWriter:
-        """Return the writer of a role (``engine`` or ``worker``), made on first use."""
+        """Return the writer of a role, made on first use.
+
+        Parameters
+        ----------
+        role : str
+            ``engine`` or ``worker``.
+
+        Returns
+        -------
+        RowWriter
+            The writer of this process's file for the role.
+        """
         if role not in self._writers:
             self.folder.mkdir(parents=True, exist_ok=True)
             header = {
@@ -79,7 +98,17 @@ class Recorder:
     # -- engine process -------------------------------------------------------
 
     def scheduled(self, scheduler: Any, output: Any, start_ns: int, end_ns: int) -> None:
-        """Note the four counts of every request of one scheduler output."""
+        """Note the four counts of every request of one scheduler output.
+
+        Parameters
+        ----------
+        scheduler : object
+            The engine's scheduler.
+        output : object
+            What ``schedule`` returned.
+        start_ns, end_ns : int
+            Monotonic clock around the call [ns].
+        """
         if self.ordinal == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
             config = getattr(scheduler, "vllm_config", None)
@@ -126,14 +155,34 @@ class Recorder:
         self.in_flight[id(output)] = (output, row)
 
     def submitted(self, output: Any, start_ns: int, end_ns: int) -> None:
-        """Note when a scheduler output was handed to the executor."""
+        """Note when a scheduler output was handed to the executor.
+
+        Parameters
+        ----------
+        output : object
+            What ``schedule`` returned.
+        start_ns, end_ns : int
+            Monotonic clock around ``execute_model`` [ns].
+        """
         held = self.in_flight.get(id(output))
         if held is not None:
             held[1]["submit_ns"] = [start_ns, end_ns]
             held[1]["in_flight"] = len(self.in_flight)
 
     def updated(self, scheduler: Any, output: Any, result: Any, start_ns: int, end_ns: int) -> None:
-        """Complete a row when its output came back, and queue it for writing."""
+        """Complete a row when its output came back, and queue it for writing.
+
+        Parameters
+        ----------
+        scheduler : object
+            The engine's scheduler.
+        output : object
+            What ``schedule`` returned.
+        result : object
+            The model runner's output.
+        start_ns, end_ns : int
+            Monotonic clock around ``update_from_output`` [ns].
+        """
         held = self.in_flight.pop(id(output), None)
         if held is None:
             return
@@ -149,7 +198,13 @@ class Recorder:
     # -- worker process -------------------------------------------------------
 
     def worker_started(self, output: Any) -> None:
-        """Open the worker's span of one forward pass."""
+        """Open the worker's span of one forward pass.
+
+        Parameters
+        ----------
+        output : object
+            The scheduler output that the worker received.
+        """
         self.worker_open = (
             _now(),
             int(output.total_num_scheduled_tokens),
@@ -157,7 +212,13 @@ class Recorder:
         )
 
     def worker_ended(self, rank: int) -> None:
-        """Close the worker's span; GPU time follows when its events are ready."""
+        """Close the worker's span; GPU time follows when its events are ready.
+
+        Parameters
+        ----------
+        rank : int
+            The worker's rank.
+        """
         if self.worker_open is None:
             return
         start_ns, tokens, first = self.worker_open

@@ -24,7 +24,7 @@ class PlannedRequest:
     prompt : tuple of int
         Token ids, random; they mean nothing.
     output_tokens : int
-        How many tokens to generate.
+        How many tokens to generate [tokens].
     after_steps : int
         Engine steps of the episode before the request is added.
     """
@@ -41,9 +41,9 @@ class Limits:
     Attributes
     ----------
     shortest_tokens, longest_tokens : int
-        Bounds of a prompt's length.
+        Bounds of a prompt's length [tokens].
     episode_tokens : int
-        Largest sum of prompt lengths in one episode.
+        Largest sum of prompt lengths in one episode [tokens].
     steps : int
         Roughly how many engine steps the workload makes.
     """
