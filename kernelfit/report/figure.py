@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.scale import LogTransform
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 # Okabe and Ito's colours, which stay apart under every common colour blindness.
@@ -222,7 +223,9 @@ def plain_ticks(axes: Axes, which: str, *, thousands: bool = False) -> None:
     """
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = sorted(axis.get_view_interval())
-    if axis.get_scale() == "log" and math.log10(high / low) < _FEW_DECADES:
+    transform = axis.get_transform()
+    decimal = isinstance(transform, LogTransform) and transform.base == 10
+    if decimal and math.log10(high / low) < _FEW_DECADES:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(_thousands if thousands else _plain))
     axis.set_minor_formatter(NullFormatter())

@@ -147,7 +147,7 @@ def _basis(view: View) -> tuple[str, ...]:
         )
     else:
         words.append(
-            f"Noise of the machine: steps that did the same work differ by "
+            f"Noise of the machine: steps that did the same work scatter about their median by "
             f"{units.percent(noise['median_spread'])} % at the median and by "
             f"{units.percent(noise.get('p90_spread'))} % in the noisiest tenth, over "
             f"{plural(int(noise.get('groups') or 0), 'group')} of "
@@ -213,14 +213,14 @@ def _flip_words(view: View) -> tuple[str, ...]:
     flags = [str(flag["flag"]) for flag in view["flips"]]
     if not flags:
         return ()
-    differ = flags.count("measure")
-    total = plural(len(flags), "conclusion")
-    if differ == 0:
-        return (f"None of {total} differs between the two bounds.",)
-    verb = "differs" if differ == 1 else "differ"
-    return (
-        f"{differ} of {total} {verb} between the two bounds; a measurement settles which holds.",
-    )
+    words = {
+        "measure": "differ between the two bounds, and a measurement settles them",
+        "uncertain": "differ within the calibration's own spread",
+        "extrapolated": "lie beyond what the logs hold",
+        "agree": "hold under both bounds",
+    }
+    parts = [f"{flags.count(flag)} {text}" for flag, text in words.items() if flag in flags]
+    return (f"Of {plural(len(flags), 'conclusion')}: {'; '.join(parts)}.",)
 
 
 def page(view: View, drawings: Sequence[Drawing]) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import ScalarFormatter
 
 from kernelfit.report import figure, units
 from kernelfit.report.figure import (
@@ -82,7 +81,13 @@ def coefficient_shares(view: View) -> Drawing | None:
             label = None if verdict in seen else verdict.replace("_", " ")
             seen.add(verdict)
             axes.plot(
-                [100 * low, 100 * high], [place, place], color=colour, lw=3.0, alpha=0.55, zorder=2
+                [100 * low, 100 * high],
+                [place, place],
+                color=colour,
+                lw=3.0,
+                alpha=0.55,
+                solid_capstyle="butt",
+                zorder=2,
             )
             axes.plot(
                 [100 * value], [place], marker, color=colour, ms=6.5, label=label, ls="", zorder=3
@@ -243,7 +248,7 @@ def _breakdown(entry: Mapping[str, Any], place: int) -> Drawing:
                 x, np.array(entry[key]) * scale.factor, color=INK, lw=1.5, ls=look, label=label
             )
         axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(ScalarFormatter())
+        figure.plain_ticks(axes, "x")
         axes.set_xlim(x.min(), x.max())
         axes.set_ylim(bottom=0.0)
         axes.set_xlabel("requests in the batch")

@@ -85,7 +85,11 @@ def one_gpu(result: Mapping[str, Any], gpu: str) -> dict[str, Any]:
         "validation": _of(result, "validation", gpu),
         "bounds": _of(result, "bounds", gpu),
         "coverage": _of(result, "coverage", gpu),
-        "flips": [flag for flag in flags if str(flag["pool"]) not in other_pools],
+        "flips": [
+            flag
+            for flag in flags
+            if flag.get("gpu", gpu) == gpu and str(flag["pool"]) not in other_pools
+        ],
         "kernels": kernels,
         "breakdown": _of(result, "breakdown", gpu),
         "points": _points(_of(result, "points", gpu)),

@@ -42,6 +42,7 @@ def flips(view: View) -> Table:
         view["flips"],
         key=lambda flag: (
             rank(str(flag["flag"]), _FLAG_ORDER),
+            str(flag.get("model") or ""),
             str(flag["pool"]),
             str(flag["load"]),
             str(flag["conclusion"]),
@@ -49,7 +50,7 @@ def flips(view: View) -> Table:
     )
     rows = tuple(
         (
-            Cell(str(flag["pool"]), str(flag["pool"]), kind="code"),
+            _pool(flag),
             Cell(str(flag["load"]), str(flag["load"])),
             Cell(str(flag["conclusion"]).replace("_", " "), str(flag["conclusion"])),
             Cell(
@@ -70,6 +71,12 @@ def flips(view: View) -> Table:
         rows,
         "No conclusion was asked for, so none can flip.",
     )
+
+
+def _pool(flag: Mapping[str, Any]) -> Cell:
+    """Name the pool, with the model it serves where the flag states it."""
+    text = " ".join(str(flag[key]) for key in ("model", "pool") if flag.get(key))
+    return Cell(text, text, kind="code")
 
 
 def _outcome(value: Any) -> Cell:

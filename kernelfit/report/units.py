@@ -12,6 +12,7 @@ MISSING = "-"
 _COMPUTE = ("gemm_eff", "attention_eff")
 # Below this a "peak" is no rate; a ratio then has nothing to be turned into.
 _LEAST_RATE = 1e6
+_DECADE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,12 @@ def number(value: float | None, digits: int = 3) -> str:
         return f"{value:.{digits - 1}e}"
     if float(value).is_integer() and exponent < 9:
         return f"{value:,.0f}"
-    return fixed(value, max(digits - 1 - exponent, 0))
+    return fixed(value, _places(value, digits))
+
+
+def _places(value: float, digits: int) -> int:
+    """Return the decimals that give a number some significant digits, at least 0."""
+    return max(digits - 1 - math.floor(math.log10(abs(value))), 0)
 
 
 def count(value: float | None) -> str:
@@ -199,8 +205,6 @@ class Shown:
         Value, display unit and the ends of the 95 % interval.
     factor : float
         Display value = stored value times this.
-    places : int
-        Decimals of value and interval.
     """
 
     value: str
@@ -208,7 +212,6 @@ class Shown:
     low: str
     high: str
     factor: float
-    places: int
 
 
 def show(coefficient: Mapping[str, Any]) -> Shown:
@@ -238,18 +241,14 @@ def show(coefficient: Mapping[str, Any]) -> Shown:
     else:
         scale = scale_for(unit, value or edges[1])
     factor *= scale.factor
-    places = decimals(value * factor, 0.5 * (edges[1] - edges[0]) * factor)
-    low, high = (fixed(edge * factor, places) for edge in edges)
-    if not interval:
-        low = high = MISSING
-    return Shown(
-        value=fixed(value * factor, places),
-        unit=scale.unit,
-        low=low,
-        high=high,
-        factor=factor,
-        places=places,
-    )
+    if edges[0] > 0 and edges[1] > _DECADE * edges[0]:
+        # Ends so far apart have no common last digit.
+        texts = [fixed(each * factor, _places(each * factor, 3)) for each in (value, *edges)]
+    else:
+        places = decimals(value * factor, 0.5 * (edges[1] - edges[0]) * factor)
+        texts = [fixed(each * factor, places) for each in (value, *edges)]
+    low, high = texts[1:] if interval else (MISSING, MISSING)
+    return Shown(texts[0], scale.unit, low, high, factor)
 
 
 def peak_text(coefficient: Mapping[str, Any]) -> str:

@@ -61,7 +61,9 @@ def verdict(view: View) -> dict[str, Any]:
         clauses.append("no held-out step says how far these numbers can be trusted")
     floor = _noise(view)
     if floor is not None:
-        clauses.append(f"steps with the same work differ by {units.percent(floor)} % at the median")
+        clauses.append(
+            f"steps with the same work scatter by {units.percent(floor)} % at the median"
+        )
     clauses.append(_coefficients(view))
     if not converged:
         clauses.append("the solver stopped before it met its tolerance")
@@ -103,14 +105,18 @@ def _wins(view: View, split: str | None) -> tuple[int, int]:
     if split is None:
         return 0, 0
     wins = rivals = 0
-    for (_, _, phase), row in by_key(view, split).items():
+    rows = {key: row for key, row in by_key(view, split).items() if key[2] == "all"}
+    if len(rows) > 1:
+        # The sum over all groups is not one more group.
+        rows.pop((split, "all", "all"), None)
+    for row in rows.values():
         ours = row.get("kernelfit", {}).get("median_ape")
         others = [
             float(entry["median_ape"])
             for name, entry in row.items()
             if name != "kernelfit" and entry.get("median_ape") is not None
         ]
-        if phase == "all" and ours is not None and others:
+        if ours is not None and others:
             rivals += 1
             wins += float(ours) <= min(others)
     return wins, rivals

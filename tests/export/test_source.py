@@ -18,7 +18,7 @@ from kernelfit.fit.calibration import Calibration, Evidence, Noise, RunUsed, Sco
 from kernelfit.kernel.catalog import Coefficient
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.errors import InvalidArgument
-from kernelfit.kernel.fitted import Range, Residuals
+from kernelfit.kernel.handover import Range, Residuals
 
 CHIP = Chip("H100-SXM", (("bf16", 989e12),), 3.35e12, 80 * 2**30, 4.5e11, 5e10, 6.4e10, 132, 8)
 

@@ -78,6 +78,21 @@ def test_a_value_without_an_interval_has_four_digits_and_no_ends() -> None:
     assert (shown.value, shown.unit, shown.low, shown.high) == ("1.235", "ms/step", "-", "-")
 
 
+def test_ends_that_are_decades_apart_have_digits_of_their_own() -> None:
+    shown = show(coefficient("attention_request_s", 1e-7, "s", [1e-9, 6.8128e-6]))
+    assert (shown.value, shown.unit, shown.low, shown.high) == (
+        "0.100",
+        "us",
+        "0.00100",
+        "6.81",
+    )
+    shown = show(coefficient("launch_request_s", 1e-5, "s", [9.2e-8, 1.2673e-4]))
+    assert (shown.value, shown.unit, shown.low, shown.high) == ("10.0", "us", "0.0920", "127")
+    # The nearest interval with one last digit for all.
+    shown = show(coefficient("launch_request_s", 1e-5, "s", [1.3e-5 / 10, 1.3e-5]))
+    assert (shown.value, shown.low, shown.high) == ("10.0", "1.3", "13.0")
+
+
 def test_a_zero_is_shown_in_the_unit_of_its_interval() -> None:
     shown = show(coefficient("launch_step_s", 0.0, "s/step", [0.0, 0.002]))
     assert (shown.value, shown.unit, shown.high) == ("0.0", "ms/step", "2.0")

@@ -23,7 +23,7 @@ def test_good_fit() -> None:
     assert found["level"] == "good"
     assert found["sentence"] == (
         "Good to use inside its domain: the median error on held-out steps is 2.1 %; "
-        "no baseline does better; steps with the same work differ by 1.2 % at the median; "
+        "no baseline does better; steps with the same work scatter by 1.2 % at the median; "
         "3 of 3 coefficients are identified."
     )
 
@@ -86,7 +86,7 @@ def test_a_baseline_that_wins_somewhere_is_named() -> None:
         [("kernelfit", "time_block", group, "all", 200, 0.04, 0.0) for group in ("a", "b", "c")]
         + [
             ("random_forest", "time_block", group, "all", 200, median, 0.0)
-            for group, median in (("a", 0.03), ("b", 0.05), ("c", 0.06))
+            for group, median in (("a", 0.03), ("all", 0.03), ("b", 0.05), ("c", 0.06))
         ]
     )
     assert "a baseline does better in 1 of 3 groups" in judge(result)["sentence"]
