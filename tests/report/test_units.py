@@ -89,8 +89,8 @@ def test_ends_that_are_decades_apart_have_digits_of_their_own() -> None:
     shown = show(coefficient("launch_request_s", 1e-5, "s", [9.2e-8, 1.2673e-4]))
     assert (shown.value, shown.unit, shown.low, shown.high) == ("10.0", "us", "0.0920", "127")
     # The nearest interval with one last digit for all.
-    shown = show(coefficient("launch_request_s", 1e-5, "s", [1.3e-5 / 10, 1.3e-5]))
-    assert (shown.value, shown.low, shown.high) == ("10.0", "1.3", "13.0")
+    shown = show(coefficient("launch_request_s", 1e-5, "s", [1.4e-6, 1.3e-5]))
+    assert (shown.value, shown.low, shown.high) == ("10.0", "1.4", "13.0")
 
 
 def test_a_zero_is_shown_in_the_unit_of_its_interval() -> None:
