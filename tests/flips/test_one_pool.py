@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from kernelfit.documents.questions import Question
 from kernelfit.flips import Flag, find_flips
+from kernelfit.flips.conclude import largest_batch, meets
+from kernelfit.flips.views import Views
 from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.handover import Range
 from tests.flips.planted import kernel
@@ -50,6 +53,16 @@ def test_meets_a_target(target_ms: float, seen: tuple[str, ...], flag: str, marg
     times = (found.overlap_s, found.no_overlap_s, found.fitted_s)
     assert times == pytest.approx((0.010, 0.018, 0.014))
     assert (found.measurement is None) == (flag == "agree") == (found.steps is None)
+
+
+@pytest.mark.parametrize(("target_s", "seen"), [(0.25, "yes"), (0.2499, "no")])
+def test_a_step_that_takes_exactly_the_target_meets_it(target_s: float, seen: str) -> None:
+    times = np.array([0.25])
+    views = Views(times, times, times, times[None])
+    answer = meets(views, 1, target_s)
+    assert (answer.overlap, answer.no_overlap, answer.fitted) == (seen,) * 3
+    assert answer.probability == 1.0
+    assert largest_batch(views, target_s).fitted == (1 if seen == "yes" else 0)
 
 
 @pytest.mark.parametrize(("share", "same_as"), [(0.0, "no_overlap"), (1.0, "overlap")])
@@ -108,6 +121,13 @@ def test_the_largest_batch() -> None:
     # 30 steps: the band from 22 to 23 ms is wide against a noise of 3 %.
     assert found.measurement is not None
     assert "17 x 1,023 tokens on planted tp1 (planted-gpu)" in found.measurement
+
+
+# 17 requests take 22 ms and 18 take 23 ms; a pool that holds 17 cannot serve 18.
+@pytest.mark.parametrize(("held", "margin"), [(18, 0.1 / 23), (17, 0.9 / 22)])
+def test_only_a_batch_that_fits_can_be_the_next_one(held: int, margin: float) -> None:
+    found = ask(kernel(max_num_seqs=held), "largest_batch", target_ms=22.9)
+    assert (found.fitted, found.margin) == (17, pytest.approx(margin))
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernelfit.documents.questions import Question
 from kernelfit.flips import Flag, find_flips
+from kernelfit.flips.conclude import Answer
+from kernelfit.flips.ranking import rank_pools
+from kernelfit.flips.views import Views
 from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.handover import Range
 from tests.flips.planted import kernel
@@ -82,6 +88,43 @@ def test_the_draws_of_one_gpu_type_put_its_lead_in_doubt(slow: int, flag: str) -
     if slow:
         assert found.measurement is not None
         assert "8 x 1,023 tokens on planted tp1 (first)" in found.measurement
+
+
+def test_a_fitted_winner_that_neither_bound_names_is_a_flip() -> None:
+    none = np.zeros((0, 1))
+    first = Views(np.array([1.0]), np.array([3.0]), np.array([2.5]), none)
+    second = Views(np.array([1.1]), np.array([3.1]), np.array([2.0]), none)
+    answer = rank_pools([first, second], [1, 1], ["a", "b"], 10.0).answer
+    assert (answer.overlap, answer.no_overlap, answer.fitted) == ("a", "a", "b")
+    assert answer.differ
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    times=st.lists(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=4), min_size=2, max_size=4),
+    gpus=st.lists(st.integers(1, 4), min_size=4, max_size=4),
+    target_s=st.floats(0.1, 10.0),
+)
+def test_the_winner_changes_at_the_margin_and_not_before(
+    times: list[list[float]], gpus: list[int], target_s: float
+) -> None:
+    def winner(scale: float, of: int) -> Answer:
+        pools = [
+            Views(*(np.array(t) * (scale if place == of else 1.0),) * 3, np.zeros((0, len(t))))
+            for place, t in enumerate(times)
+        ]
+        return rank_pools(pools, gpus[: len(times)], labels, target_s).answer
+
+    labels = [str(place) for place in range(len(times))]
+    plain = winner(1.0, 0)
+    assert plain.margin is not None
+    changed = []
+    for of in range(len(times)):
+        for sign in (1.0, -1.0):
+            inside = winner(1.0 + sign * plain.margin * (1 - 1e-6), of)
+            assert inside.fitted == plain.fitted
+            changed.append(winner(1.0 + sign * (plain.margin + 1e-6), of).fitted != plain.fitted)
+    assert any(changed)
 
 
 def test_one_pool_outside_its_domain() -> None:
