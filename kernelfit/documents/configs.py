@@ -362,9 +362,12 @@ def _mlp(facts: _Facts) -> Mlp:
 
 
 def _experts(facts: _Facts, keys: ExpertKeys) -> Experts:
-    experts = facts.count(keys.experts)
+    name = keys.experts
+    if keys.also is not None and facts.get(name) is None and facts.get(keys.also) is not None:
+        name = keys.also
+    experts = facts.count(name)
     per_token = facts.count("num_experts_per_tok")
-    if per_token > experts and keys.experts not in facts.bad:
+    if per_token > experts and name not in facts.bad:
         facts.fail(
             "num_experts_per_tok",
             "a token cannot be routed to more experts than there are",

@@ -21,6 +21,9 @@ class ExpertKeys:
         Key of the number of shared experts, each as wide as a routed one.
     bias : bool
         Whether the experts' projections carry a bias.
+    also : str or None
+        Another key of the number of routed experts: since version 5 the transformers
+        library writes one name for every family.
     """
 
     experts: str
@@ -28,6 +31,7 @@ class ExpertKeys:
     shared: str | None = None
     shared_count: str | None = None
     bias: bool = False
+    also: str | None = "num_local_experts"
 
 
 @dataclass(frozen=True, slots=True)

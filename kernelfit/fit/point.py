@@ -62,7 +62,7 @@ def _misfit(design: Design, solution: Solution, scale: float, inflation: float) 
     return float(np.sum(2.0 * (np.sqrt(1.0 + residual**2) - 1.0))) / inflation
 
 
-def point_fit(design: Design, chip: Chip, rule: str) -> PointFit:
+def point_fit(design: Design, chip: Chip, rule: str, *, quick: bool = False) -> PointFit:
     """Fit, and hold at its prior what the data do not pin.
 
     Parameters
@@ -73,6 +73,8 @@ def point_fit(design: Design, chip: Chip, rule: str) -> PointFit:
         The GPU type.
     rule : str
         How resources combine.
+    quick : bool
+        Leave every coefficient free, its prior only pulling.
 
     Returns
     -------
@@ -96,7 +98,7 @@ def point_fit(design: Design, chip: Chip, rule: str) -> PointFit:
     fixed: tuple[int, ...] = ()
     refused: set[int] = set()
     current, evidence = solution, full
-    while True:
+    while not quick:
         blurred = evidence.data_spread / priors.spread
         blurred[list(fixed) + sorted(refused)] = -1.0
         blurred[evidence.data_spread <= LOST] = -1.0
@@ -127,7 +129,9 @@ def point_fit(design: Design, chip: Chip, rule: str) -> PointFit:
     )
 
 
-def fit_runs(runs: Sequence[RunSteps], names: Sequence[str], rule: str) -> PointFit:
+def fit_runs(
+    runs: Sequence[RunSteps], names: Sequence[str], rule: str, *, quick: bool = False
+) -> PointFit:
     """Fit gated runs without uncertainty, as validation does on every fold.
 
     Parameters
@@ -138,13 +142,16 @@ def fit_runs(runs: Sequence[RunSteps], names: Sequence[str], rule: str) -> Point
         Coefficients to report, also those that these runs do not use.
     rule : str
         How resources combine.
+    quick : bool
+        Leave every coefficient free, its prior only pulling.
 
     Returns
     -------
     PointFit
         The fit.
     """
-    return point_fit(build_design(runs, names, FIRST_BLOCK_STEPS), runs[0].plan.chip, rule)
+    design = build_design(runs, names, FIRST_BLOCK_STEPS)
+    return point_fit(design, runs[0].plan.chip, rule, quick=quick)
 
 
 def predict_run(run: RunSteps, fit: PointFit) -> Floats:
@@ -170,7 +177,9 @@ def predict_run(run: RunSteps, fit: PointFit) -> Floats:
     return np.asarray(whole)
 
 
-def held_out(runs: Sequence[RunSteps], split: str, rule: str) -> tuple[Floats, ...]:
+def held_out(
+    runs: Sequence[RunSteps], split: str, rule: str, *, quick: bool = False
+) -> tuple[Floats, ...]:
     """Predict every step from a fit that did not see it.
 
     Parameters
@@ -181,6 +190,8 @@ def held_out(runs: Sequence[RunSteps], split: str, rule: str) -> tuple[Floats, .
         One of ``kernelfit.fit.splits.SPLITS``.
     rule : str
         How resources combine.
+    quick : bool
+        Leave every coefficient free, its prior only pulling: enough to compare rules.
 
     Returns
     -------
@@ -193,7 +204,7 @@ def held_out(runs: Sequence[RunSteps], split: str, rule: str) -> tuple[Floats, .
         train, _ = train_and_test(runs, fold)
         if not train:
             continue
-        fit = fit_runs(train, names, rule)
+        fit = fit_runs(train, names, rule, quick=quick)
         for index, (run, test) in enumerate(zip(runs, fold.test, strict=True)):
             if test.any():
                 out[index][test] = predict_run(run.take(test), fit)
@@ -223,7 +234,7 @@ def choose_rule(
     scores = []
     by_rule = {}
     for rule in RULES:
-        predicted = by_rule[rule] = held_out(runs, "time_block", rule)
+        predicted = by_rule[rule] = held_out(runs, "time_block", rule, quick=True)
         errors = np.concatenate(
             [np.abs(p / run.measured_s - 1.0) for p, run in zip(predicted, runs, strict=True)]
         )

@@ -50,8 +50,7 @@ class RunSteps:
     recorder_cost_share : float
         Share of the run's time that recording took [1]; 0 where unknown.
     probe_reference_s : float
-        What the probe takes on an undisturbed machine of this type [s]; NaN where
-        unknown.
+        What the probe usually takes on this machine [s]; NaN where unknown.
     """
 
     run: str

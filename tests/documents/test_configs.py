@@ -233,6 +233,14 @@ def test_experts_and_the_layers_without_them() -> None:
     assert "num_experts is missing" in one_problem(read, MOE, num_experts=None).message
 
 
+def test_one_name_for_the_experts_of_every_family() -> None:
+    # transformers 5 writes num_local_experts where version 4 wrote num_experts.
+    renamed = {k: v for k, v in MOE.items() if k != "num_experts"}
+    assert read({**renamed, "num_local_experts": 8}) == read(MOE)
+    # The family's own name wins where both stand.
+    assert read({**MOE, "num_local_experts": 4}) == read(MOE)
+
+
 def test_latent_attention() -> None:
     model = read(LATENT)
     attention = Attention("mla", 4, 4, 12, latent=Latent(12, 10, 8, 4, 6))

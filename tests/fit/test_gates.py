@@ -87,7 +87,7 @@ def test_a_run_that_was_slow_throughout_is_told_from_the_others() -> None:
     slow = replace(run, run="slow", probe_s=np.full(run.size, 40e-6))
     alone = with_probe_reference([slow])[0]
     assert "contended" not in dropped(alone)
-    _, beside = with_probe_reference([fast, slow])
+    *_, beside = with_probe_reference([fast, fast, slow])
     assert dropped(beside)["contended"] == 595
 
 
