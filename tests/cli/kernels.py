@@ -7,7 +7,8 @@ from pathlib import Path
 from kernelfit.documents.chips import find_chip
 from kernelfit.documents.models import find_model
 from kernelfit.kernel.catalog import Coefficient, definition
-from kernelfit.kernel.fitted import Fitted, FittedKernel, Range, Residuals
+from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.handover import Fitted, Range, Residuals
 from kernelfit.kernel.pool import Pool
 from kernelfit.kernel.pricing import Plan
 from tests.cli.runs import CALIB
