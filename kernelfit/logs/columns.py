@@ -173,7 +173,16 @@ class Steps:
 
 
 FLOAT_COLUMNS = frozenset(
-    ("start_s", "duration_s", "schedule_s", "dispatch_s", "wait_s", "update_s", "probe_s", "kv_usage")
+    (
+        "start_s",
+        "duration_s",
+        "schedule_s",
+        "dispatch_s",
+        "wait_s",
+        "update_s",
+        "probe_s",
+        "kv_usage",
+    )
 )
 
 
