@@ -103,7 +103,7 @@ def run_facts(config: Any, engine_version: str) -> dict[str, Any]:
         "schema_version": FORMAT_VERSION,
         "gpu": device_name(config),
         "model": "model.config.json",
-        "model_name": model.rstrip("/").rsplit("/", 1)[-1],
+        "model_name": _last_part(model),
         "dtype": dtype,
         "engine": "vllm",
         "engine_version": engine_version,
@@ -138,7 +138,7 @@ def run_facts(config: Any, engine_version: str) -> dict[str, Any]:
 
 def _scalar(value: Any) -> str:
     # JSON writes a character beyond 16 bits as two escapes, which YAML does not join again.
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return _BEYOND_ASCII.sub(lambda found: f"\\U{ord(found[0]):08x}", text)
 
 
@@ -169,6 +169,20 @@ def to_yaml(document: dict[str, Any], indent: int = 0) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _unplaced(facts: Any) -> Any:
+    """Return a model's facts without the folder that it was loaded from."""
+    if not isinstance(facts, dict):
+        return facts
+    named = {key: _unplaced(value) for key, value in facts.items()}
+    if isinstance(named.get("_name_or_path"), str):
+        named["_name_or_path"] = _last_part(named["_name_or_path"])
+    return named
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[-1]
+
+
 def write_facts(folder: Path, config: Any, engine_version: str) -> None:
     """Write ``run.yaml`` and ``model.config.json`` into a recording's folder.
 
@@ -181,9 +195,9 @@ def write_facts(folder: Path, config: Any, engine_version: str) -> None:
     engine_version : str
         The version string of the engine.
     """
-    hf_config = _get(config, "model_config", "hf_config")
-    if hf_config is not None and not (folder / "model.config.json").exists():
-        facts = json.dumps(hf_config.to_dict(), indent=1, sort_keys=True, default=str)
+    to_dict = _get(config, "model_config", "hf_config", "to_dict")
+    if to_dict is not None and not (folder / "model.config.json").exists():
+        facts = json.dumps(_unplaced(to_dict()), indent=1, sort_keys=True, default=str)
         (folder / "model.config.json").write_text(facts + "\n", encoding="utf-8")
     if not (folder / "run.yaml").exists():
         text = to_yaml(run_facts(config, engine_version))

@@ -41,7 +41,7 @@ class Recorder:
         self.alive = True
         self.probing = os.environ.get("KERNELFIT_SPEED_PROBE") == "1"
         self.in_flight: dict[int, tuple[Any, dict[str, Any]]] = {}
-        self.prompt_len: dict[str, int] = {}
+        self.prompt_len: dict[str, int | None] = {}
         self.cached: dict[str, int] = {}
         self.ordinal = 0
         self.worker_ordinal = 0
@@ -61,6 +61,7 @@ class Recorder:
         """
         if self.alive:
             self.alive = False
+            self.in_flight.clear()
             print(
                 f"kernelfit: recording switched off in this process ({where}: {error!r})",
                 file=sys.stderr,
@@ -92,7 +93,9 @@ class Recorder:
                 "engine_version": self.engine_version,
             }
             path = self.folder / f"{role}-{os.getpid()}.jsonl"
-            self._writers[role] = RowWriter(path, header)
+            self._writers[role] = RowWriter(
+                path, header, lambda error: self.fail("writing rows", error)
+            )
         return self._writers[role]
 
     # -- engine process -------------------------------------------------------
@@ -114,19 +117,24 @@ class Recorder:
             config = getattr(scheduler, "vllm_config", None)
             if config is not None:
                 write_facts(self.folder, config, self.engine_version)
+        # First, because an id may end and come back as another request in the same step.
+        for req_id in output.finished_req_ids:
+            self.prompt_len.pop(req_id, None)
+            self.cached.pop(req_id, None)
         counts = output.num_scheduled_tokens
         computed: dict[str, int] = {}
-        for new in output.scheduled_new_reqs:
-            ids = new.prompt_token_ids
-            length = len(ids) if ids is not None else int(getattr(new, "prompt_len", 0))
-            self.prompt_len[new.req_id] = length
-            self.cached[new.req_id] = int(new.num_computed_tokens)
-            computed[new.req_id] = int(new.num_computed_tokens)
         again = output.scheduled_cached_reqs
         resumed = getattr(again, "resumed_req_ids", None)
         if resumed is None:  # up to vLLM 0.11: a list of flags
             flags = getattr(again, "resumed_from_preemption", [])
-            resumed = {r for r, flag in zip(again.req_ids, flags, strict=True) if flag}
+            resumed = [r for r, flag in zip(again.req_ids, flags, strict=True) if flag]
+        resumed = set(resumed)
+        for new in output.scheduled_new_reqs:
+            # The second model runner is given resumed requests as new ones.
+            if new.req_id in self.prompt_len:
+                resumed.add(new.req_id)
+            self.prompt_len[new.req_id] = _prompt_length(new)
+            self.cached[new.req_id] = computed[new.req_id] = int(new.num_computed_tokens)
         for req_id, done in zip(again.req_ids, again.num_computed_tokens, strict=True):
             computed[req_id] = int(done)
             if req_id in resumed:
@@ -146,9 +154,6 @@ class Recorder:
             "running": len(scheduler.running),
             "waiting": len(scheduler.waiting),
         }
-        for req_id in output.finished_req_ids:
-            self.prompt_len.pop(req_id, None)
-            self.cached.pop(req_id, None)
         self.ordinal += 1
         row["cost_ns"] = _now() - end_ns
         # The output is kept beside its row so that its identity is not reused.
@@ -168,6 +173,7 @@ class Recorder:
         if held is not None:
             held[1]["submit_ns"] = [start_ns, end_ns]
             held[1]["in_flight"] = len(self.in_flight)
+            held[1]["cost_ns"] += _now() - end_ns
 
     def updated(self, scheduler: Any, output: Any, result: Any, start_ns: int, end_ns: int) -> None:
         """Complete a row when its output came back, and queue it for writing.
@@ -259,6 +265,14 @@ def speed_probe_ns() -> int:
         sum(range(1500))
         best = min(best, _now() - start_ns)
     return best
+
+
+def _prompt_length(new: Any) -> int | None:
+    """Return the length of a prompt of ids or of embeddings; None where neither is there."""
+    for prompt in (new.prompt_token_ids, getattr(new, "prompt_embeds", None)):
+        if prompt is not None:
+            return len(prompt)
+    return None
 
 
 def _record_event() -> Any:

@@ -36,14 +36,18 @@ def register() -> None:
         vllm = importlib.import_module("vllm")
         if getattr(vllm, _MARK, None) is not None:
             return
+        # All is found before anything is wrapped: a half-installed recorder would wrap twice
+        # when it is registered again.
         scheduler = importlib.import_module("vllm.v1.core.sched.scheduler").Scheduler
+        worker = importlib.import_module("vllm.v1.worker.gpu_worker").Worker
+        executors = [
+            getattr(importlib.import_module(module), name, None) for module, name in EXECUTORS
+        ]
         recorder = Recorder(Path(folder), str(getattr(vllm, "__version__", "unknown")))
         wrap_scheduler(recorder, scheduler)
-        for module, name in EXECUTORS:
-            executor = getattr(importlib.import_module(module), name, None)
+        for executor in executors:
             if executor is not None and "execute_model" in vars(executor):
                 wrap_executor(recorder, executor)
-        worker = importlib.import_module("vllm.v1.worker.gpu_worker").Worker
         wrap_worker(recorder, worker)
         setattr(vllm, _MARK, recorder)
     except Exception as error:  # noqa: BLE001 - the engine runs on without a recorder

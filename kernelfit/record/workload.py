@@ -43,7 +43,8 @@ class Limits:
     shortest_tokens, longest_tokens : int
         Bounds of a prompt's length [tokens].
     episode_tokens : int
-        Largest sum of prompt lengths in one episode [tokens].
+        Sum of prompt lengths that a decode batch or a set of arrivals keeps to, unless its
+        shortest prompts exceed it [tokens]; prompts that repeat a beginning come on top.
     steps : int
         Roughly how many engine steps the workload makes.
     """

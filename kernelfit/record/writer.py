@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,18 @@ class RowWriter:
         The file to append to; its folder exists.
     header : dict
         The first row of the file.
+    on_error : callable, optional
+        Told of the first failure in the writer's thread (a full disk, for example), which
+        then ends; without it the failure is raised there.
     """
 
-    def __init__(self, path: Path, header: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: dict[str, Any],
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self._on_error = on_error
         self._queue: deque[dict[str, Any]] = deque([header, clock_row()])
         self._file = path.open("a", encoding="utf-8")
         self._lock = threading.Lock()
@@ -73,4 +83,10 @@ class RowWriter:
             if time.monotonic() >= self._next_clock_s:
                 self._queue.append(clock_row())
                 self._next_clock_s += CLOCK_INTERVAL_S
-            self.flush()
+            try:
+                self.flush()
+            except Exception as error:
+                if self._on_error is None:
+                    raise
+                self._on_error(error)
+                return

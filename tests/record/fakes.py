@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +14,9 @@ class New:
     """A request that is scheduled for the first time."""
 
     req_id: str
-    prompt_token_ids: list[int]
+    prompt_token_ids: list[int] | None
     num_computed_tokens: int = 0
+    prompt_embeds: list[list[float]] | None = None
 
 
 @dataclass
@@ -108,6 +111,16 @@ def engine(outputs: list[Output]) -> tuple[type, type, type]:
             return self.worker.sample_tokens()
 
     return Scheduler, Executor, Worker
+
+
+def rows_of(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """Return the rows of one kind that a recording holds by now."""
+    lines = [
+        line
+        for path in sorted(folder.glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    return [row for row in map(json.loads, lines) if row["t"] == kind]
 
 
 def drive(scheduler_cls: type, executor_cls: type, steps: int) -> None:

@@ -14,8 +14,8 @@ from tests.record.fakes import Again, New, Output, drive, engine
 STEPS = [
     Output({"a": 512}, [New("a", [1] * 700)]),
     Output({"a": 188, "b": 40}, [New("b", [1] * 100, 60)], Again(["a"], [512])),
-    Output({"a": 1, "b": 1}, [], Again(["a", "b"], [700, 100]), {"a": [5, 6]}, {"b"}),
-    Output({"a": 1}, [], Again(["a"], [300], {"a"}), preempted_req_ids={"z"}),
+    Output({"a": 1, "b": 1}, [], Again(["a", "b"], [700, 100]), {"a": [5, 6]}),
+    Output({"a": 1}, [], Again(["a"], [300], {"a"}), {}, {"b"}, {"z"}),
 ]
 
 

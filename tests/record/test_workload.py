@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelfit.record.workload import Limits, plan
+from kernelfit.record.workload import BATCHES, VOCABULARY, Limits, plan
 
 
-@pytest.mark.parametrize("seed", [0, 7])
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32))
 def test_the_same_seed_gives_the_same_workload(seed: int) -> None:
-    limits = Limits(steps=300)
+    limits = Limits(steps=60)
     assert plan(seed, limits) == plan(seed, limits)
     assert plan(seed, limits) != plan(seed + 1, limits)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_any_seed_spans_the_batches_and_repeats_a_prefix(seed: int) -> None:
+    episodes = plan(seed, Limits())
+    batches = [len(e) for e in episodes if all(r.after_steps == 0 for r in e)]
+    assert min(batches) == 1
+    assert max(len(episode) for episode in episodes) <= max(BATCHES) == 64
+    assert max(batches) >= 32
+    heads = [r.prompt[:128] for episode in episodes for r in episode if len(r.prompt) >= 128]
+    # Random prompts never share 128 tokens: each repetition was made on purpose.
+    assert len(heads) - len(set(heads)) >= 1
+    assert sum(max(r.output_tokens + r.after_steps for r in e) for e in episodes) >= 1200
 
 
 def test_a_recording_spans_batches_contexts_and_prefix_hits() -> None:
@@ -45,6 +59,9 @@ def test_limits_are_kept(seed: int, longest: int, budget: int) -> None:
     limits = Limits(longest_tokens=longest, episode_tokens=budget, steps=60)
     for episode in plan(seed, limits):
         for request in episode:
-            assert 1 <= len(request.prompt) <= max(longest, limits.shortest_tokens)
+            assert limits.shortest_tokens <= len(request.prompt) <= longest
             assert request.output_tokens >= 1
+            # The tiny models that come with the recordings know more ids than these.
+            assert min(request.prompt) >= 0
+            assert max(request.prompt) < VOCABULARY
             assert request.after_steps >= 0

@@ -7,9 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import pytest
+
+from kernelfit.record import writer as writer_module
 from kernelfit.record.writer import FLUSH_INTERVAL_S, RowWriter
 
 
@@ -45,3 +49,73 @@ def test_flush_writes_what_was_put_and_clocks_pair(tmp_path: Path) -> None:
     clock = next(row for row in rows if row["t"] == "clock")
     assert 0 <= before_ns - clock["mono_ns"] < 60 * 10**9
     assert abs(clock["wall_ns"] - time.time_ns()) < 60 * 10**9
+
+
+def test_rows_of_another_thread_are_there_within_half_a_second(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    writer = RowWriter(path, {"t": "header"})
+    waits_s = []
+    for number in range(3):  # the fastest of three: the machine may be busy
+        mark = f'"i":{number}}}\n'.encode()
+        begin_s = time.monotonic()
+        thread = threading.Thread(target=writer.put, args=({"t": "step", "i": number},))
+        thread.start()
+        thread.join()
+        while mark not in path.read_bytes() and time.monotonic() < begin_s + 20:
+            time.sleep(0.01)
+        waits_s.append(time.monotonic() - begin_s)
+    assert min(waits_s) < 0.5
+    first, second = path.read_text(encoding="utf-8").splitlines()[:2]
+    assert json.loads(first) == {"t": "header"}
+    assert sorted(json.loads(second)) == ["mono_ns", "t", "wall_ns"]
+
+
+def test_a_kill_amid_writing_loses_only_the_newest_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    code = (
+        "import pathlib, sys, time\nfrom kernelfit.record.writer import RowWriter\n"
+        "writer = RowWriter(pathlib.Path(sys.argv[1]), {'t': 'header'})\n"
+        "for i in range(10**6):\n"
+        "    writer.put({'t': 'step', 'i': i})\n"
+        "    print(i, time.monotonic_ns(), flush=True)\n"
+        "    time.sleep(0.001)\n"
+    )
+    program = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdout is not None
+    told = [tuple(map(int, program.stdout.readline().split()))]
+    while told[-1][1] - told[0][1] < 4 * 10**8:
+        told.append(tuple(map(int, program.stdout.readline().split())))
+    os.kill(program.pid, signal.SIGKILL)
+    # The last line may be cut short.
+    lines = [line.split() for line in program.stdout.read().split("\n")[:-1]]
+    told += [(int(i), int(moment)) for i, moment in lines]
+    program.wait()
+    program.stdout.close()
+    text = path.read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.split("\n")[:-1]]
+    kept = [row["i"] for row in rows if row["t"] == "step"]
+    assert [row["t"] for row in rows[:2]] == ["header", "clock"]
+    assert kept == list(range(len(kept)))
+    # A busy machine wakes the writer late; an exit handler would have lost every row.
+    last_ns = told[-1][1]
+    old = [i for i, moment in told if last_ns - moment > FLUSH_INTERVAL_S * 1e9 + 15 * 10**7]
+    assert old
+    assert set(old) <= set(kept)
+
+
+def test_clocks_are_paired_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "CLOCK_INTERVAL_S", 0.1)
+    monkeypatch.setattr(writer_module, "FLUSH_INTERVAL_S", 0.02)
+    path = tmp_path / "rows.jsonl"
+    RowWriter(path, {"t": "header"})
+    deadline = time.monotonic() + 20
+    while path.read_bytes().count(b'"clock"') < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    clocks = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    moments = [row["mono_ns"] for row in clocks]
+    assert len(moments) >= 3
+    # The pairs are taken at least the interval apart; the first is due after one.
+    assert moments[1] - moments[0] >= 9 * 10**7
+    assert moments == sorted(moments)
