@@ -41,6 +41,8 @@ class Design:
         Measured durations [s].
     block : ndarray of int, shape (n_rows,)
         Number of the row's time block, for resampling.
+    run : ndarray of int, shape (n_rows,)
+        Number of the row's run.
     origin : ndarray of int, shape (n_rows,)
         Index of the row's step in the order of the runs; host rows repeat it.
     hidden : ndarray of bool, shape (n_rows,)
@@ -53,6 +55,7 @@ class Design:
     host: Floats
     measured_s: Floats
     block: npt.NDArray[np.int64]
+    run: npt.NDArray[np.int64]
     origin: npt.NDArray[np.int64]
     hidden: npt.NDArray[np.bool_]
 
@@ -88,6 +91,7 @@ class Design:
             host=self.host[rows],
             measured_s=self.measured_s[rows],
             block=self.block[rows],
+            run=self.run[rows],
             origin=self.origin[rows],
             hidden=self.hidden[rows],
         )
@@ -146,6 +150,7 @@ class _Rows:
     host: Floats
     measured_s: Floats
     block: npt.NDArray[np.int64]
+    run: int
     origin: npt.NDArray[np.int64]
     hidden: npt.NDArray[np.bool_]
 
@@ -178,19 +183,21 @@ def build_design(runs: Sequence[RunSteps], names: Sequence[str], block_steps: in
     step_rows: list[_Rows] = []
     host_rows: list[_Rows] = []
     first_block = first_step = 0
-    for run in runs:
+    for number, run in enumerate(runs):
         device, host = run_work(run, names)
         block = first_block + np.arange(run.size) // block_steps
         origin = first_step + np.arange(run.size)
         covered = host if run.timing != "device" else np.where(schedule, 0.0, host)
         hidden = np.full(run.size, run.plan.resolution.async_scheduling)
         devices.append(device)
-        step_rows.append(_Rows(covered, run.duration_s, block, origin, hidden))
+        step_rows.append(_Rows(covered, run.duration_s, block, number, origin, hidden))
         known = np.isfinite(run.host_s) & (run.host_s > 0.0)
         if run.timing == "device" and known.any():
             outside = np.where(schedule, host, 0.0)[known]
             never = np.zeros(outside.shape[0], dtype=bool)
-            host_rows.append(_Rows(outside, run.host_s[known], block[known], origin[known], never))
+            host_rows.append(
+                _Rows(outside, run.host_s[known], block[known], number, origin[known], never)
+            )
         first_block = int(block[-1]) + 1 if run.size else first_block
         first_step += run.size
     widest = max((d.shape[0] for d in devices), default=0)
@@ -204,6 +211,7 @@ def build_design(runs: Sequence[RunSteps], names: Sequence[str], block_steps: in
         host=np.concatenate([r.host for r in rows]),
         measured_s=np.concatenate([r.measured_s for r in rows]),
         block=np.concatenate([r.block for r in rows]),
+        run=np.concatenate([np.full(r.block.size, r.run) for r in rows]),
         origin=np.concatenate([r.origin for r in rows]),
         hidden=np.concatenate([r.hidden for r in rows]),
     )

@@ -18,8 +18,8 @@ from kernelfit.kernel.chip import Chip
 
 FIRST_BLOCK_STEPS = 50
 LAGS = 200
-REJECTS_PRIOR = 9.0
-"""Rise of the misfit (three standard deviations squared) that rejects a prior's value."""
+REJECTS_PRIOR = 1.0
+"""Rise of the misfit (one standard deviation squared) that speaks against a prior's value."""
 
 SMALLEST_GAIN = 0.01
 """Relative gain in held-out error below which the simpler composition is kept [1]."""
@@ -85,14 +85,14 @@ def point_fit(design: Design, chip: Chip, rule: str, *, quick: bool = False) -> 
     -----
     Starting from the coefficient that the data blur most relative to its prior, each one
     with a relative spread above 0.5 is held at its prior and the rest refitted, unless
-    the data reject the prior's value (misfit up by more than 9): then they know that it
-    is small, which is something, and it stays free.
+    the data speak against the prior's value (misfit up by more than 1): then they know
+    something about it, and it stays free.
     """
     priors = build_priors(design.names, chip)
     solution = solve(design, priors, rule)
     predicted, _, _ = predict(design, solution.log_cost, solution.overlap_share)
     ratio = np.log(predicted / design.measured_s)[: design.steps]
-    correlation = autocorrelation(ratio, LAGS)
+    correlation = autocorrelation(ratio, design.run[: design.steps], LAGS)
     inflation = variance_inflation(correlation)
     full = identify(design, solution, inflation)
     fixed: tuple[int, ...] = ()

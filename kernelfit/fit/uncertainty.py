@@ -20,31 +20,41 @@ LONGEST_LAG_STEPS = 200
 MAX_EVALUATIONS = 12
 
 
-def autocorrelation(log_ratio: Floats, lags: int) -> Floats:
-    """Return the autocorrelation of residuals.
+def autocorrelation(log_ratio: Floats, run: npt.NDArray[np.int64], lags: int) -> Floats:
+    """Return the autocorrelation of residuals within runs.
 
     Parameters
     ----------
     log_ratio : ndarray, shape (n_steps,)
-        ln(predicted / measured) in the engine's order [1].
+        ln(predicted / measured) in the engine's order, run after run [1].
+    run : ndarray of int, shape (n_steps,)
+        Number of each step's run.
     lags : int
         Largest lag [steps].
 
     Returns
     -------
     ndarray, shape (lags + 1,)
-        Correlation at lags 0 to ``lags`` [1]; clipped to two robust deviations, so that
-        a few outliers do not hide it.
+        Correlation at lags 0 to ``lags`` [1].
+
+    Notes
+    -----
+    Every run is centred on its own median: a law's bias on one model is not noise. It is
+    clipped to two robust deviations, so that a few outliers do not hide the correlation,
+    and no pair reaches across two runs.
     """
-    scale = 1.4826 * float(np.median(np.abs(log_ratio - np.median(log_ratio)))) or 1.0
-    centred = np.clip((log_ratio - np.median(log_ratio)) / scale, -2.0, 2.0)
-    centred = centred - centred.mean()
-    power = float(centred @ centred)
-    out = np.zeros(lags + 1)
-    out[0] = 1.0
-    for lag in range(1, min(lags, log_ratio.size - 1) + 1):
-        out[lag] = float(centred[lag:] @ centred[:-lag]) / power if power > 0 else 0.0
-    return out
+    product = np.zeros(lags + 1)
+    for number in np.unique(run):
+        values = log_ratio[run == number]
+        centred = values - np.median(values)
+        scale = 1.4826 * float(np.median(np.abs(centred))) or 1.0
+        centred = np.clip(centred / scale, -2.0, 2.0)
+        centred = centred - centred.mean()
+        for lag in range(min(lags, values.size - 1) + 1):
+            product[lag] += float(centred[lag:] @ centred[: values.size - lag])
+    if product[0] <= 0.0:
+        product[0] = 1.0
+    return np.asarray(product / product[0])
 
 
 def block_length(correlation: Floats) -> int:

@@ -12,6 +12,7 @@ from kernelfit.fit.splits import TIME_BLOCK_STEPS, TIME_FOLDS
 from kernelfit.fit.steps import Floats, RunSteps, phase_mask
 from kernelfit.kernel.fitted import PHASES as KERNEL_PHASES
 from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.pricing import price_many, with_host
 from kernelfit.validate.metrics import PHASES
 
 QUANTILES = 41
@@ -231,17 +232,16 @@ def bounds_rows(runs: Sequence[RunSteps], calibration: Calibration) -> tuple[Bou
         Per group and phase, and together.
     """
     slack = calibration.noise.p90_spread
-    priced = [kernel_of(run, calibration).step_times(run.totals) for run in runs]
+    bounds = [measured_bounds(run, calibration) for run in runs]
     rows = []
     for group in ("all", *dict.fromkeys(run.group for run in runs)):
         for phase in PHASES:
             low, high, measured = [], [], []
-            for run, times in zip(runs, priced, strict=True):
+            for run, (lower_s, upper_s) in zip(runs, bounds, strict=True):
                 if group in ("all", run.group):
                     mask = phase_mask(run.phase, phase)
-                    host = _host_not_measured(run, calibration)
-                    low.append((times["overlap_s"] - host)[mask])
-                    high.append((times["no_overlap_s"] - host)[mask])
+                    low.append(lower_s[mask])
+                    high.append(upper_s[mask])
                     measured.append(run.measured_s[mask])
             lower, upper = np.concatenate(low), np.concatenate(high)
             value = np.concatenate(measured)
@@ -263,10 +263,37 @@ def bounds_rows(runs: Sequence[RunSteps], calibration: Calibration) -> tuple[Bou
     return tuple(rows)
 
 
-def _host_not_measured(run: RunSteps, calibration: Calibration) -> Floats:
-    """Scheduling time that a kernel prices but that a bare worker span does not hold."""
-    if run.timing != "device":
-        return np.zeros(run.size)
-    values = {c.name: c.value for c in calibration.coefficients}
-    schedule = values["schedule_step_s"] + values["schedule_request_s"] * run.totals["requests"]
-    return np.where(np.isfinite(run.host_s), 0.0, schedule)
+def measured_bounds(run: RunSteps, calibration: Calibration) -> tuple[Floats, Floats]:
+    """Return both bounds of what a run's durations cover.
+
+    Parameters
+    ----------
+    run : RunSteps
+        The run.
+    calibration : Calibration
+        The calibration of its GPU type.
+
+    Returns
+    -------
+    ndarray, shape (n_steps,)
+        Overlap bound of ``RunSteps.measured_s`` [s].
+    ndarray, shape (n_steps,)
+        NoOverlap bound of the same [s].
+
+    Notes
+    -----
+    A bare worker span holds the launches but not the scheduling; scheduling is added
+    where it was measured, as it is to the measurement.
+    """
+    kernel = kernel_of(run, calibration)
+    times = price_many(kernel.plan, kernel.cells, run.totals)
+    host = np.asarray(times.host_s)
+    outside = np.zeros(run.size)
+    if run.timing == "device":
+        values = {c.name: c.value for c in calibration.coefficients}
+        schedule = values["schedule_step_s"] + values["schedule_request_s"] * run.totals["requests"]
+        host = host - schedule
+        outside = np.where(np.isfinite(run.host_s), schedule, 0.0)
+    hidden = run.plan.resolution.async_scheduling
+    low = with_host(times.overlap_s, host, hidden) + outside
+    return np.asarray(low), np.asarray(times.no_overlap_s + host + outside)

@@ -29,7 +29,11 @@ RUNS = (
     simulate("a", dense(), CHIP, EAGER, seed=1, steps=700),
     simulate("b", mixture(), CHIP, EAGER, seed=2, steps=500),
     simulate("c", dense(), CHIP, replace(EAGER, tp=2), seed=3, steps=400),
+    simulate("d", dense(), CHIP, replace(EAGER, tp=4), seed=4, steps=300),
 )
+
+
+ONE = np.zeros(20000, dtype=np.int64)
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -40,16 +44,16 @@ def test_every_step_is_held_out_exactly_once(split: str) -> None:
         assert np.all(held == 1), run.run
     for fold in folds:
         train, test = train_and_test(RUNS, fold)
-        assert sum(r.size for r in train) + sum(r.size for r in test) == 1600
+        assert sum(r.size for r in train) + sum(r.size for r in test) == 1900
         assert train
 
 
 def test_groups_are_held_out_whole() -> None:
     by_model = {f.held_out: f for f in make_folds(RUNS, "leave_one_model_out")}
     assert set(by_model) == {"dense", "moe"}
-    assert [bool(t.all()) for t in by_model["dense"].test] == [True, False, True]
+    assert [bool(t.all()) for t in by_model["dense"].test] == [True, False, True, True]
     by_pool = {f.held_out: f for f in make_folds(RUNS, "leave_one_pool_out")}
-    assert [bool(t.any()) for t in by_pool["tp2"].test] == [False, False, True]
+    assert [bool(t.any()) for t in by_pool["tp2"].test] == [False, False, True, False]
 
 
 def test_time_blocks_are_contiguous() -> None:
@@ -60,6 +64,9 @@ def test_time_blocks_are_contiguous() -> None:
 
 def test_one_group_cannot_be_left_out() -> None:
     assert make_folds(RUNS[:1], "leave_one_model_out") == ()
+    # Two pools are not enough to leave one out, two models are.
+    assert make_folds(RUNS[:3], "leave_one_pool_out") == ()
+    assert len(make_folds(RUNS[:2], "leave_one_model_out")) == 2
 
 
 def test_random_rows_are_refused() -> None:
@@ -95,16 +102,23 @@ def test_blocks_are_drawn_whole_and_as_many_as_there_are(
 def test_autocorrelation_sets_block_length_and_inflation() -> None:
     rng = np.random.default_rng(0)
     white = rng.standard_normal(4000)
-    assert block_length(autocorrelation(white, 200)) == 10
-    assert variance_inflation(autocorrelation(white, 200)) < 1.2
+    assert block_length(autocorrelation(white, ONE[: white.size], 200)) == 10
+    assert variance_inflation(autocorrelation(white, ONE[: white.size], 200)) < 1.2
     # AR(1) with 0.9: 1 + 2 sum 0.9^k = 19; below 0.1 after 22 lags.
     slow = np.zeros(20000)
     for i in range(1, slow.size):
         slow[i] = 0.9 * slow[i - 1] + rng.standard_normal()
-    correlation = autocorrelation(slow, 200)
+    correlation = autocorrelation(slow, ONE, 200)
     assert correlation[1] == pytest.approx(0.9, abs=0.03)
     assert variance_inflation(correlation) == pytest.approx(19.0, rel=0.3)
     assert 30 <= block_length(correlation) <= 60
+
+
+def test_a_bias_between_runs_is_no_correlation_within_them() -> None:
+    rng = np.random.default_rng(1)
+    run = np.repeat([0, 1], 3000)
+    biased = rng.standard_normal(6000) + 5.0 * run
+    assert variance_inflation(autocorrelation(biased, run, 200)) < 1.2
 
 
 def test_the_noise_floor_is_the_scatter_of_equal_shapes() -> None:
@@ -132,10 +146,10 @@ def test_the_noise_floor_is_the_scatter_of_equal_shapes() -> None:
 
 def test_a_calibration_is_deterministic_for_its_seed_and_says_what_it_rests_on() -> None:
     options = Options(seed=3, draws=5, rule="sum")
-    one = calibrate(RUNS, [800, 600, 500], options)
-    two = calibrate(RUNS, [800, 600, 500], options)
+    one = calibrate(RUNS, [800, 600, 500, 300], options)
+    two = calibrate(RUNS, [800, 600, 500, 300], options)
     assert one.digest == two.digest
-    assert [(r.steps, r.kept) for r in one.runs] == [(800, 700), (600, 500), (500, 400)]
+    assert [(r.steps, r.kept) for r in one.runs] == [(800, 700), (600, 500), (500, 400), (300, 300)]
     assert len(one.draws) == 5
     assert one.converged
     assert {r.phase for r in one.residuals} == {"decode", "mixed", "prefill"}

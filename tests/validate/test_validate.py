@@ -11,7 +11,7 @@ from kernelfit.fit.calibrate import Options, calibrate
 from kernelfit.fit.calibration import Calibration
 from kernelfit.kernel import DatasheetKernel
 from kernelfit.validate.baselines import baseline_predictions, learned, roofline
-from kernelfit.validate.intervals import bounds_rows, coverage_rows
+from kernelfit.validate.intervals import bounds_rows, coverage_rows, kernel_of, measured_bounds
 from kernelfit.validate.metrics import error_rows
 from kernelfit.validate.validate import breakdown, validate
 from tests.fit.simulate import simulate
@@ -159,6 +159,28 @@ def test_bounds_hold_for_worker_spans_without_host_times() -> None:
     (all_row,) = [r for r in bounds_rows(bare, fit) if r.group == "all" and r.phase == "all"]
     # ... and the spans are compared with what they cover: half lie above their own mean.
     assert 0.35 < all_row.above < 0.65
+
+
+def test_hidden_host_work_is_no_part_of_the_lower_bound() -> None:
+    # Asynchronous scheduling: the lower bound of a worker's span is the device alone.
+    pool = replace(EAGER, async_scheduling=True)
+    run = simulate("async", dense("one", layers=24), CHIP, pool, seed=5, steps=300)
+    bare = replace(run, host_s=np.full(run.size, np.nan))
+    fit = calibrate([bare], [300], Options(draws=5, rule="sum"))
+    low, high = measured_bounds(bare, fit)
+    kernel = kernel_of(bare, fit)
+    times = kernel.step_times(bare.totals)
+    values = {c.name: c.value for c in fit.coefficients}
+    schedule = values["schedule_step_s"] + values["schedule_request_s"] * bare.totals["requests"]
+    assert np.all(low <= high)
+    # The whole step's bounds differ from the span's by the scheduling, and only above.
+    assert high == pytest.approx(times["no_overlap_s"] - schedule)
+    assert np.all(low <= times["overlap_s"])
+    # Where the device takes longer, scheduling hides and the bounds are the same.
+    device = times["host_s"] < times["overlap_s"] * (1 - 1e-12)
+    assert device.any()
+    assert low[device] == pytest.approx(times["overlap_s"][device])
+    assert low[~device] == pytest.approx(times["overlap_s"][~device] - schedule[~device])
 
 
 def test_the_breakdown_adds_up(calibration: Calibration) -> None:
