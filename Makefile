@@ -63,12 +63,16 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 # An environment of its own: the engine is never a dependency. The vision and audio packages that
-# come with it do not load beside every CPU build, and nothing here needs them.
+# come with it do not load beside every CPU build of torch; vLLM runs without them, and not with
+# ones that fail.
 $(ENGINE_VENV)/.ready: pyproject.toml
 	rm -rf $(ENGINE_VENV)
 	$(PYTHON) -m venv $(ENGINE_VENV)
 	$(ENGINE_VENV)/bin/python -m pip install $(PIP_FLAGS) $(ENGINE)
-	$(ENGINE_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	for package in torchvision torchaudio torchcodec; do \
+	  $(ENGINE_VENV)/bin/python -c "import $$package" 2>/dev/null || \
+	    $(ENGINE_VENV)/bin/python -m pip uninstall --quiet --yes $$package; \
+	done
 	$(ENGINE_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --editable .
 	@touch $@
 

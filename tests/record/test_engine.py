@@ -1,7 +1,8 @@
 """The recorder in a real vLLM: its token totals are those that the engine itself prints.
 
 Needs an environment that holds vLLM (its CPU build is enough) and this package; `make test-engine`
-makes one. ``KERNELFIT_ENGINE_PYTHON`` names its interpreter.
+makes one. ``KERNELFIT_ENGINE_PYTHON`` names its interpreter. The tests themselves run with the
+project's own, which reads what was recorded.
 """
 
 from __future__ import annotations
@@ -15,57 +16,97 @@ import pytest
 
 from kernelfit.documents.runs import load_run
 from kernelfit.logs.compare import iteration_mismatches
+from kernelfit.logs.vllm_log import iteration_tokens
+from kernelfit.record.workload import VOCABULARY
+from kernelfit.store.ingest import ingest_paths
+from kernelfit.store.scan import load_store
 
-ROOT = Path(__file__).resolve().parents[2]
 PYTHON = os.environ.get("KERNELFIT_ENGINE_PYTHON")
+CALIB = Path(__file__).resolve().parents[2] / "calib"
+TINY = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 64,
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-6,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "torch_dtype": "float32",
+    "vocab_size": VOCABULARY,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+STEPS = 60
 
 pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a short recording of a small dense model, with the engine's own log."""
+    """Return a short recording of a tiny model, with the engine's own log."""
     if not PYTHON:
         pytest.skip("KERNELFIT_ENGINE_PYTHON names no interpreter with vLLM; see make test-engine")
-    folder = tmp_path_factory.mktemp("recording")
-    words = [
-        PYTHON,
-        "-m",
-        "kernelfit.record.drive",
-        "--model",
-        str(ROOT / "traces/models/kf-gqa"),
-        "--steps",
-        "150",
-        "--longest",
-        "600",
-        "--episode-tokens",
-        "2000",
-        "--seed",
-        "3",
-    ]
+    folder = tmp_path_factory.mktemp("engine")
+    model, run = folder / "tiny", folder / "run"
+    model.mkdir()
+    run.mkdir()
+    (model / "config.json").write_text(json.dumps(TINY), encoding="utf-8")
+    # Prompts longer than a step's budget, so that they come in chunks.
+    options = f"--steps {STEPS} --longest 600 --episode-tokens 2000 --seed 23"
+    options += " --max-num-batched-tokens 256 --max-num-seqs 16"
     environment = {
         **os.environ,
-        "KERNELFIT_TRACE_DIR": str(folder),
+        "KERNELFIT_TRACE_DIR": str(run),
+        "KERNELFIT_SPEED_PROBE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_LOGGING_COLOR": "0",
     }
-    with (folder / "engine.log").open("w", encoding="utf-8") as log:
-        subprocess.run(words, env=environment, stdout=log, stderr=log, timeout=900, check=True)
-    return folder
+    words = [PYTHON, "-m", "kernelfit.record.drive", "--model", str(model), *options.split()]
+    with (run / "engine.log").open("w", encoding="utf-8") as log:
+        done = subprocess.run(
+            words, cwd=folder, env=environment, stdout=log, stderr=log, timeout=900
+        )
+    said = (run / "engine.log").read_text(encoding="utf-8", errors="replace")
+    assert done.returncode == 0, said[-4000:]
+    assert "kernelfit: recording" not in said
+    return run
 
 
 def test_token_totals_are_the_engines_own_at_every_step(recording: Path) -> None:
+    assert len(list(iteration_tokens(recording / "engine.log"))) >= STEPS
     assert iteration_mismatches(recording) == ()
 
 
-def test_every_step_has_its_span_and_the_run_its_document(recording: Path) -> None:
-    rows = {"step": [], "worker": []}  # type: dict[str, list[dict[str, object]]]
-    for path in sorted(recording.glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            rows.setdefault(row["t"], []).append(row)
-    steps = {row["i"]: row["n"] for row in rows["step"] if row["n"]}
-    assert len(steps) >= 100
-    assert steps == {row["i"]: row["n"] for row in rows["worker"] if row["n"]}
+def test_every_step_is_joined_and_no_line_is_rejected(recording: Path, tmp_path: Path) -> None:
+    gpu = "epyc-milan-core"  # any known name: the chip changes no count
+    report = ingest_paths([recording], tmp_path, overrides={"gpu": gpu}, calib=CALIB)
+    (counts,) = report.files
+    assert (counts.reader, counts.timing, counts.rejected) == ("kernelfit", "device", 0)
+    assert counts.steps >= STEPS
+    (stored,) = load_store(tmp_path).runs
+    steps = stored.steps.to_pydict()
+    assert all(value > 0 for value in steps["duration_s"])
+    # The workload does what it is for: every phase, chunks, mixed steps and prefix hits.
+    assert set(steps["phase"]) == {"prefill", "decode", "mixed"}
+    requests = stored.requests.to_pylist()
+    assert any(r["cached"] < r["computed"] < r["prompt_len"] for r in requests)
+    assert any(r["cached"] > 0 for r in requests)
+    assert all(0 <= r["cached"] <= r["computed"] for r in requests)
+
+
+def test_the_run_document_is_accepted_as_written(recording: Path) -> None:
     run = load_run(recording / "run.yaml")
-    assert (run.engine, run.model_name, run.pool.tp) == ("vllm", "kf-gqa", 1)
+    assert (run.engine, run.model_name, run.dtype, run.pool.tp) == ("vllm", "tiny", "fp32", 1)
+    assert (run.pool.max_num_seqs, run.pool.max_num_batched_tokens) == (16, 256)
+    facts = json.loads((recording / "model.config.json").read_text(encoding="utf-8"))
+    assert {key: facts[key] for key in ("hidden_size", "num_hidden_layers", "vocab_size")} == {
+        "hidden_size": 128,
+        "num_hidden_layers": 2,
+        "vocab_size": VOCABULARY,
+    }
+    assert str(recording.parent) not in json.dumps(facts)

@@ -110,6 +110,17 @@ def test_rows_that_cannot_be_written_switch_recording_off(
     assert said.startswith(WARNING)
 
 
+def test_a_second_fault_is_not_told_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recorder = Recorder(tmp_path, "0.32.0")
+    recorder.fail("schedule", KeyError("a"))
+    recorder.fail("writing rows", OSError(28, "No space left on device"))
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert "(schedule: KeyError('a'))" in said
+
+
 def test_nothing_is_put_on_the_engines_objects(tmp_path: Path) -> None:
     recorder, scheduler_cls, executor_cls, _ = wrapped(tmp_path, outputs())
     scheduler, executor = scheduler_cls(), executor_cls()
