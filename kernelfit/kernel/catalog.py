@@ -173,7 +173,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         "launch_layer_s",
         "s",
         "time",
-        "host time of launching one layer without a graph",
+        "host time of launching one plain dense layer without a graph",
         1e-4,
         2.3,
         "assumed",

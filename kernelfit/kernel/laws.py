@@ -33,6 +33,7 @@ from kernelfit.kernel.model import (
 from kernelfit.kernel.resolved import Resolution
 from kernelfit.kernel.resources import Resource
 
+NATIVE_NORM_LAUNCHES = 7
 HOST_STAGE = "host"
 HEAD_STAGE = "head"
 
@@ -237,7 +238,9 @@ def _feed_forward(
         stage.gemm(dtype, tokens, shared, weight_bytes, 0)
 
 
-def build_terms(model: Model, resolution: Resolution, basis: Basis) -> tuple[Term, ...]:
+def build_terms(
+    model: Model, resolution: Resolution, basis: Basis, chip_kind: str = "gpu"
+) -> tuple[Term, ...]:
     """Return every term of a deployment's step time.
 
     Parameters
@@ -248,6 +251,8 @@ def build_terms(model: Model, resolution: Resolution, basis: Basis) -> tuple[Ter
         What will run.
     basis : Basis
         The functions of a batch, from ``basis_of``.
+    chip_kind : str
+        ``gpu`` or ``cpu``; it decides how many operations a norm launches.
 
     Returns
     -------
@@ -282,14 +287,54 @@ def build_terms(model: Model, resolution: Resolution, basis: Basis) -> tuple[Ter
         head.add(Resource.NVLINK, "allreduce_floor_s", 0, 1.0)
         head.add(Resource.NVLINK, "nvlink_eff", _at("requests"), model.vocab / tp * element)
     terms.extend(head.finish())
-    terms.extend(_host_terms(model, resolution))
+    terms.extend(_host_terms(model, resolution, chip_kind))
     return tuple(terms)
 
 
-def _host_terms(model: Model, resolution: Resolution) -> tuple[Term, ...]:
+def launches(kind: LayerKind, chip_kind: str) -> int:
+    """Return the operations that one layer launches without a graph.
+
+    Parameters
+    ----------
+    kind : LayerKind
+        The kind of layer.
+    chip_kind : str
+        ``gpu`` or ``cpu``.
+
+    Returns
+    -------
+    int
+        Operations: projections, rotary embedding, cache write, attention, the MLP's
+        three or the router, top-k and experts, and the norms.
+
+    Notes
+    -----
+    A norm is one fused operation on a GPU. vLLM's CPU back end runs it as separate tensor
+    operations (its start-up line says ``rms_norm=['native']``): seven of them.
+    """
+    norm = NATIVE_NORM_LAUNCHES if chip_kind == "cpu" else 1
+    count = 2 * norm + 5
+    if kind.attention.qk_norm:
+        count += 2 * norm
+    if kind.mlp is not None:
+        count += 3
+    if kind.experts is not None:
+        count += 6 if kind.experts.shared_intermediate else 3
+    return count
+
+
+def _plain_layers(model: Model, chip_kind: str) -> float:
+    """Layers of a model, each counted by its launches against a plain dense layer's."""
+    norm = NATIVE_NORM_LAUNCHES if chip_kind == "cpu" else 1
+    plain = 2 * norm + 8
+    return sum(kind.count * launches(kind, chip_kind) for kind in model.layers) / plain
+
+
+def _host_terms(model: Model, resolution: Resolution, chip_kind: str) -> tuple[Term, ...]:
     host = _Stage(HOST_STAGE, 1)
     if resolution.graph_mode == "NONE":
-        host.add(Resource.HOST, "launch_layer_s", 0, float(model.layer_count))
+        layers = _plain_layers(model, chip_kind)
+        host.add(Resource.HOST, "launch_layer_s", 0, layers)
     host.add(Resource.HOST, "launch_step_s", 0, 1.0)
     host.add(Resource.HOST, "launch_request_s", _at("requests"), 1.0)
     host.add(Resource.HOST, "schedule_step_s", 0, 1.0)

@@ -80,7 +80,7 @@ class Plan:
         """
         resolution = resolve(pool, model, chip, engine_version)
         basis = basis_of(model, resolution)
-        terms = build_terms(model, resolution, basis)
+        terms = build_terms(model, resolution, basis, chip.kind)
         return Plan(model, chip, pool, engine_version, resolution, basis, terms)
 
     @property

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from kernelfit.kernel import Batch, DatasheetKernel, Pool, RequestShape, Resource
+from kernelfit.kernel import Batch, DatasheetKernel, FittedKernel, Pool, RequestShape, Resource
 from kernelfit.kernel.basis import touched
-from tests.kernel.builders import CHIP, EAGER, dense, mixture
+from kernelfit.kernel.laws import launches
+from tests.kernel.builders import CHIP, EAGER, dense, fitted, mixture
 
 
 def per_resource(kernel: DatasheetKernel, batch: Batch) -> dict[Resource, float]:
@@ -117,6 +120,29 @@ def test_decode_follows_the_padded_batch_where_graphs_are_replayed() -> None:
     assert at[1] - at[0] == pytest.approx(head + attention, rel=1e-9)
     # 17 exceeds the largest captured size and runs as it is.
     assert at[2] > at[1]
+
+
+def test_launches_are_counted_by_what_a_layer_runs() -> None:
+    plain, moe = dense().layers[0], mixture().layers[0]
+    # Two norms, four projections' worth of attention and rotary, three in the MLP.
+    assert launches(plain, "gpu") == 2 + 5 + 3
+    assert launches(moe, "gpu") == 2 + 5 + 3
+    normed = replace(plain, attention=replace(plain.attention, qk_norm=True))
+    assert launches(normed, "gpu") == 12
+    # On a CPU a norm is seven tensor operations.
+    assert launches(plain, "cpu") == 14 + 5 + 3
+    assert launches(normed, "cpu") == 28 + 5 + 3
+
+
+def test_a_layer_with_more_launches_costs_more_host_time() -> None:
+    kind = replace(dense().layers[0], attention=replace(dense().layers[0].attention, qk_norm=True))
+    plain = FittedKernel.of(dense(), CHIP, EAGER, "", fitted(launch_layer_s=1e-3))
+    normed = FittedKernel.of(
+        replace(dense(), layers=(kind,)), CHIP, EAGER, "", fitted(launch_layer_s=1e-3)
+    )
+    batch = Batch.decode(1, 16)
+    extra = normed.step_time(batch).no_overlap_s - plain.step_time(batch).no_overlap_s
+    assert extra == pytest.approx(4 * 1e-3 * (12 / 10 - 1), rel=1e-9)
 
 
 def test_bottleneck_names_the_resource_with_the_most_time() -> None:
