@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelfit.fit.calibration import Score
+from kernelfit.fit.calibration import Calibration, Score
 from kernelfit.fit.design import Design, Priors, build_design, build_priors, coefficient_names
 from kernelfit.fit.identify import LOST, Identifiability, identify
 from kernelfit.fit.solve import RULES, Solution, predict, solve
@@ -15,6 +15,7 @@ from kernelfit.fit.splits import make_folds, train_and_test
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.fit.uncertainty import autocorrelation, variance_inflation
 from kernelfit.kernel.chip import Chip
+from kernelfit.kernel.laws import unit_cost_s
 
 FIRST_BLOCK_STEPS = 50
 LAGS = 200
@@ -62,7 +63,14 @@ def _misfit(design: Design, solution: Solution, scale: float, inflation: float) 
     return float(np.sum(2.0 * (np.sqrt(1.0 + residual**2) - 1.0))) / inflation
 
 
-def point_fit(design: Design, chip: Chip, rule: str, *, quick: bool = False) -> PointFit:
+def point_fit(
+    design: Design,
+    chip: Chip,
+    rule: str,
+    *,
+    quick: bool = False,
+    start: Solution | None = None,
+) -> PointFit:
     """Fit, and hold at its prior what the data do not pin.
 
     Parameters
@@ -75,6 +83,8 @@ def point_fit(design: Design, chip: Chip, rule: str, *, quick: bool = False) -> 
         How resources combine.
     quick : bool
         Leave every coefficient free, its prior only pulling.
+    start : Solution, optional
+        Where the solver starts; it saves time and does not move the optimum.
 
     Returns
     -------
@@ -89,7 +99,7 @@ def point_fit(design: Design, chip: Chip, rule: str, *, quick: bool = False) -> 
     something about it, and it stays free.
     """
     priors = build_priors(design.names, chip)
-    solution = solve(design, priors, rule)
+    solution = solve(design, priors, rule, start=start)
     predicted, _, _ = predict(design, solution.log_cost, solution.overlap_share)
     ratio = np.log(predicted / design.measured_s)[: design.steps]
     correlation = autocorrelation(ratio, design.run[: design.steps], LAGS)
@@ -130,7 +140,12 @@ def point_fit(design: Design, chip: Chip, rule: str, *, quick: bool = False) -> 
 
 
 def fit_runs(
-    runs: Sequence[RunSteps], names: Sequence[str], rule: str, *, quick: bool = False
+    runs: Sequence[RunSteps],
+    names: Sequence[str],
+    rule: str,
+    *,
+    quick: bool = False,
+    start: Solution | None = None,
 ) -> PointFit:
     """Fit gated runs without uncertainty, as validation does on every fold.
 
@@ -144,6 +159,8 @@ def fit_runs(
         How resources combine.
     quick : bool
         Leave every coefficient free, its prior only pulling.
+    start : Solution, optional
+        Where the solver starts; it saves time and does not move the optimum.
 
     Returns
     -------
@@ -151,7 +168,7 @@ def fit_runs(
         The fit.
     """
     design = build_design(runs, names, FIRST_BLOCK_STEPS)
-    return point_fit(design, runs[0].plan.chip, rule, quick=quick)
+    return point_fit(design, runs[0].plan.chip, rule, quick=quick, start=start)
 
 
 def predict_run(run: RunSteps, fit: PointFit) -> Floats:
@@ -178,7 +195,12 @@ def predict_run(run: RunSteps, fit: PointFit) -> Floats:
 
 
 def held_out(
-    runs: Sequence[RunSteps], split: str, rule: str, *, quick: bool = False
+    runs: Sequence[RunSteps],
+    split: str,
+    rule: str,
+    *,
+    quick: bool = False,
+    start: Solution | None = None,
 ) -> tuple[Floats, ...]:
     """Predict every step from a fit that did not see it.
 
@@ -192,6 +214,8 @@ def held_out(
         How resources combine.
     quick : bool
         Leave every coefficient free, its prior only pulling: enough to compare rules.
+    start : Solution, optional
+        Where the solver starts; it saves time and does not move the optimum.
 
     Returns
     -------
@@ -204,7 +228,7 @@ def held_out(
         train, _ = train_and_test(runs, fold)
         if not train:
             continue
-        fit = fit_runs(train, names, rule, quick=quick)
+        fit = fit_runs(train, names, rule, quick=quick, start=start)
         for index, (run, test) in enumerate(zip(runs, fold.test, strict=True)):
             if test.any():
                 out[index][test] = predict_run(run.take(test), fit)
@@ -233,8 +257,10 @@ def choose_rule(
     """
     scores = []
     by_rule = {}
+    names = coefficient_names(runs)
     for rule in RULES:
-        predicted = by_rule[rule] = held_out(runs, "time_block", rule, quick=True)
+        start = fit_runs(runs, names, rule, quick=True).solution
+        predicted = by_rule[rule] = held_out(runs, "time_block", rule, quick=True, start=start)
         errors = np.concatenate(
             [np.abs(p / run.measured_s - 1.0) for p, run in zip(predicted, runs, strict=True)]
         )
@@ -247,3 +273,21 @@ def choose_rule(
     if best.median_ape > (1.0 - SMALLEST_GAIN) * simplest.median_ape:
         best = simplest
     return best.rule, tuple(scores), by_rule[best.rule]
+
+
+def start_at(calibration: Calibration) -> Solution:
+    """Return a calibration's unit costs, to start other fits from.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        The calibration.
+
+    Returns
+    -------
+    Solution
+        Its unit costs, in the order of its coefficients.
+    """
+    values = {c.name: c.value for c in calibration.coefficients}
+    cost = [unit_cost_s(name, values, calibration.chip) for name in values]
+    return Solution(np.log(np.asarray(cost)), calibration.overlap_share, calibration.scale, True, 0)

@@ -24,6 +24,7 @@ START_SCALE = 0.1
 SMALLEST_SCALE = 0.002
 MAX_EVALUATIONS = 60
 ROUNDS = 4
+ROUNDS_FROM_START = 3
 TRUSTED = 6.0
 """Deviations beyond which a row no longer pulls at all (Tukey's biweight) [1]."""
 
@@ -111,35 +112,31 @@ def _soft(residual: Floats) -> tuple[Floats, Floats]:
     return np.sign(residual) * np.where(small, np.abs(residual), size), slope
 
 
-def _trust(ratio: Floats | None, noise: float) -> Floats | float:
-    """Square roots of Tukey's biweight of residuals; 1 where there are none yet.
+def _trust(ratio: Floats, noise: float) -> Floats:
+    """Square roots of Tukey's biweight of residuals.
 
     Soft-L1 bounds the pull of an outlier but keeps its sign; outliers of a shared host
     are all late, so their bounded pulls would add up to a bias.
     """
-    if ratio is None:
-        return 1.0
     inside = np.clip(1.0 - (ratio / (TRUSTED * noise)) ** 2, 0.0, None)
     return np.asarray(inside)
 
 
-def start_ratio(design: Design, start: Solution | None) -> Floats | None:
+def start_ratio(design: Design, start: Solution) -> Floats:
     """Return the residuals of a start.
 
     Parameters
     ----------
     design : Design
         The design.
-    start : Solution or None
+    start : Solution
         The start.
 
     Returns
     -------
-    ndarray, shape (n_rows,), or None
-        ln(predicted / measured) [1]; None without a start.
+    ndarray, shape (n_rows,)
+        ln(predicted / measured) [1].
     """
-    if start is None:
-        return None
     predicted, _, _ = predict(design, start.log_cost, start.overlap_share)
     return np.asarray(np.log(predicted / design.measured_s))
 
@@ -263,13 +260,14 @@ def solve(
     if fit_share:
         x = np.append(x, np.clip(share, 1e-6, 1.0 - 1e-6))
         lower, upper = np.append(lower, 0.0), np.append(upper, 1.0)
-    noise = scale if scale is not None else START_SCALE
+    noise = scale if scale is not None else start.scale if start is not None else START_SCALE
     evaluations = 0
     user_weight = root_weight
-    if scale is not None:
+    if start is not None:
         root_weight = user_weight * _trust(start_ratio(design, start), noise)
     # The scale is re-estimated between rounds; with a given scale one round is enough.
-    for turn in range(1 if scale is not None else ROUNDS):
+    rounds = 1 if scale is not None else ROUNDS if start is None else ROUNDS_FROM_START
+    for turn in range(rounds):
         result = least_squares(
             residuals,
             x,
@@ -290,7 +288,7 @@ def solve(
         if scale is None:
             ratio = np.log(predicted) - log_measured
             noise = robust_scale(ratio)
-            if turn >= 1:
+            if turn >= 1 or start is not None:
                 root_weight = user_weight * _trust(ratio, noise)
     full, part = unpack(x)
     return Solution(full, part, noise, bool(result.status > 0), evaluations)

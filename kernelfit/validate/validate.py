@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelfit.fit.calibration import Calibration
-from kernelfit.fit.point import held_out
+from kernelfit.fit.point import held_out, start_at
 from kernelfit.fit.splits import SPLITS
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.kernel.frozen import to_data
@@ -47,8 +47,9 @@ def validate(
     rows: list[dict[str, Any]] = []
     coverage: list[dict[str, Any]] = []
     points: list[dict[str, Any]] = []
+    start = start_at(calibration)
     for number, split in enumerate(SPLITS):
-        predicted = held_out(runs, split, calibration.rule)
+        predicted = held_out(runs, split, calibration.rule, start=start)
         if any(np.isfinite(p).any() for p in predicted):
             candidates = (("kernelfit", predicted), *baseline_predictions(runs, split))
             for predictor, values in candidates:
