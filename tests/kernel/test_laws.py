@@ -145,6 +145,22 @@ def test_a_layer_with_more_launches_costs_more_host_time() -> None:
     assert extra == pytest.approx(4 * 1e-3 * (12 / 10 - 1), rel=1e-9)
 
 
+def test_asynchronous_scheduling_hides_host_time_behind_the_device() -> None:
+    sync = FittedKernel.of(dense(), CHIP, EAGER, "", fitted())
+    hidden = FittedKernel.of(dense(), CHIP, replace(EAGER, async_scheduling=True), "", fitted())
+    small, large = Batch.decode(1, 16), Batch((RequestShape(4096, 0, 4096),))
+    for batch, host_bound in ((small, True), (large, False)):
+        one, two = sync.step_time(batch), hidden.step_time(batch)
+        host = dict(one.per_resource_s)[Resource.HOST]
+        device = one.overlap_s - host
+        assert (host > device) is host_bound
+        assert two.overlap_s == pytest.approx(max(device, host), rel=1e-12)
+        # Nothing hides under the other bound, and the fitted time hides what it can.
+        assert two.no_overlap_s == one.no_overlap_s
+        mean = hidden.calibrated_step_time(batch).mean_s
+        assert mean == pytest.approx(max(one.no_overlap_s - host, host), rel=1e-12)
+
+
 def test_bottleneck_names_the_resource_with_the_most_time() -> None:
     kernel = DatasheetKernel(dense(), CHIP, EAGER)
     assert kernel.step_time(Batch.decode(1, 1000)).bottleneck is Resource.HBM
