@@ -32,7 +32,8 @@ def test_the_report_shows_the_committed_calibration() -> None:
         report = json.loads(
             (ROOT / "reports" / path.stem / "report.json").read_text(encoding="utf-8")
         )
-        (shown,) = [c for c in report["calibrations"] if c["gpu"] == calibration["chip"]["name"]]
+        shown = report["calibration"]
+        assert shown["gpu"] == report["gpu"] == calibration["chip"]["name"]
         assert shown["digest"] == calibration["digest"]
         values = {c["name"]: c["value"] for c in calibration["coefficients"]}
         assert {c["name"]: c["value"] for c in shown["coefficients"]} == values

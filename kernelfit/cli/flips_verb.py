@@ -142,13 +142,23 @@ def show_flips(screen: Screen, rows: Sequence[Mapping[str, Any]], *, all_of_them
     screen.line(f"{len(rows)} conclusions: {said}")
     wanted = [word for word in _FLAG_WORDS if word != "agree"] if all_of_them else ["measure"]
     listed = [row for row in rows if row["flag"] in wanted]
-    if listed:
-        screen.line()
-        document = {"flips": {"flags": listed}}
-        view = {"flips": listed}
-        screen.text(flip_table(document) if all_of_them else plain(flips_table(view)))
+    if not listed:
+        return
+    screen.line()
+    if all_of_them:
+        screen.text(flip_table({"flips": {"flags": listed}}))
+        return
+    # A ranking decides more than one pool's batch size does.
+    listed.sort(key=lambda row: _WEIGHT.get(row["conclusion"], len(_WEIGHT)))
+    screen.text(plain(flips_table({"flips": listed[:SHOWN]})))
+    if len(listed) > SHOWN:
+        screen.line(f"and {len(listed) - SHOWN} more in the report")
 
 
+SHOWN = 10
+"""Conclusions that differ between the bounds and are listed after a fit."""
+
+_WEIGHT = {"best_pool": 0, "bottleneck": 1, "meets_token_latency": 2, "largest_batch": 3}
 _FLAG_WORDS = {
     "agree": "agree",
     "measure": "differ between overlap and no overlap",

@@ -285,6 +285,15 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     show_flips(screen, document["flips"]["flags"], all_of_them=False)
 
 
+DETAILED = ("time_block", "leave_one_model_out")
+"""Splits whose phases and groups are printed; the report holds all of them."""
+
+
 def _short(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the errors by phase of all runs together, and of each group over all phases."""
-    return [row for row in rows if row["group"] == "all" or row["phase"] == "all"]
+    """Return the errors that fit on a screen."""
+    return [
+        row
+        for row in rows
+        if (row["group"] == "all" and row["phase"] == "all")
+        or (row["split"] in DETAILED and "all" in (row["group"], row["phase"]))
+    ]
