@@ -72,7 +72,7 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
             "basis",
             "What it rests on",
             _basis(view),
-            tables=(tables_fit.runs(view), tables_fit.gates(view)),
+            tables=(tables_fit.runs(view), tables_fit.gate_totals(view)),
         ),
         Section(
             "rates",
@@ -185,7 +185,11 @@ def _error_words(view: View) -> tuple[str, ...]:
 
 def _step_words(figures: tuple[Drawing, ...]) -> tuple[str, ...]:
     if figures:
-        return ()
+        text = (
+            "An error above zero means that the prediction is too long. A running median that "
+            "leaves zero as an axis grows shows a law that bends the wrong way."
+        )
+        return (text,)
     return ("The result holds no single steps, so there is nothing to draw here.",)
 
 
@@ -248,6 +252,7 @@ def page(view: View, drawings: Sequence[Drawing]) -> str:
     )
     environment.filters["micro"] = _micro
     environment.filters["raw"] = _raw
+    environment.filters["tie"] = _tie
     environment.filters["breaks"] = _breaks
     environment.globals["figure_markup"] = lambda drawing: Markup(drawing.inline)
     folder = resources.files("kernelfit.report").joinpath("templates")
@@ -265,6 +270,11 @@ def _micro(text: str) -> str:
     if text == units.MISSING:
         return "\N{EN DASH}"
     return re.sub(r"\bus\b", "µs", text)
+
+
+def _tie(text: str) -> str:
+    """Keep a number and its percent sign on one line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _raw(cell: Cell) -> str:

@@ -214,7 +214,7 @@ def breakdowns(view: View) -> list[Drawing]:
     return [_breakdown(entry, place) for place, entry in enumerate(entries[:_MAX_BREAKDOWNS], 1)]
 
 
-def _breakdown(entry: Mapping[str, Any], place: int) -> Drawing:
+def _breakdown(entry: Mapping[str, Any], order: int) -> Drawing:
     x = np.array(entry["requests"], dtype=np.float64)
     parts = {
         name: np.array(entry["per_resource_s"][name], dtype=np.float64)
@@ -271,14 +271,15 @@ def _breakdown(entry: Mapping[str, Any], place: int) -> Drawing:
             columnspacing=1.1,
         )
         words = ", then ".join(
-            f"{name} from {plural(start, 'request')}" for name, start in bottlenecks(entry)
+            name if place == 0 else f"{name} from {plural(start, 'request')}"
+            for place, (name, start) in enumerate(bottlenecks(entry))
         )
         alt = (
             f"Time on each resource over batch size for {entry['model']} on {entry['pool']} at "
             f"{context} tokens of context. The most time goes to {words}."
         )
         caption = f"Computed, not measured. The most time goes to {words}."
-        return figure.finish(canvas, f"breakdown-{place}", alt, caption)
+        return figure.finish(canvas, f"breakdown-{order}", alt, caption)
 
 
 def all_fit(view: View) -> list[Drawing]:

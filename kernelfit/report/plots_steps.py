@@ -218,10 +218,7 @@ def _signed_error(
             f"Signed error of {plural(len(x), 'held-out step')} of {view['gpu']} against {words}. "
             f"The running median lies between {low:+.1f} and {high:+.1f} %."
         )
-        caption = (
-            "Above zero the prediction is too long. A median that leaves zero as the axis grows "
-            "is a law that bends the wrong way."
-        )
+        caption = "The line is the running median."
         if outside:
             caption += _at_edge(outside)
         return figure.finish(canvas, f"signed-error-{name}", alt, caption)

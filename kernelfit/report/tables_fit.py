@@ -177,6 +177,50 @@ def gates(view: View) -> Table:
     )
 
 
+def gate_totals(view: View) -> Table:
+    """Return what each gate dropped over all runs.
+
+    Parameters
+    ----------
+    view : mapping
+        What the report knows of one GPU type.
+
+    Returns
+    -------
+    Table
+        One row a gate, the runs it touched in a note.
+    """
+    columns = (
+        Column("Gate"),
+        Column("Steps", numeric=True),
+        Column("Runs", numeric=True),
+        Column("Rule"),
+    )
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for gate in view["gates"]:
+        found.setdefault(str(gate["id"]), []).append(gate)
+    rows = []
+    for name, gates_of in found.items():
+        steps = sum(int(gate["rows"]) for gate in gates_of)
+        touched = [gate for gate in gates_of if gate["rows"]]
+        where = ", ".join(f"{gate['run']} {units.count(gate['rows'])}" for gate in touched)
+        rows.append(
+            (
+                Cell(name, name, kind="code"),
+                Cell(units.count(steps), steps),
+                Cell(units.count(len(touched)), len(touched)),
+                Cell(str(gates_of[0].get("rule") or ""), note=where),
+            )
+        )
+    return Table(
+        "gates",
+        "Steps dropped or repaired before fitting, by gate",
+        columns,
+        tuple(rows),
+        "No gate dropped a step.",
+    )
+
+
 def ingest(view: View) -> Table:
     """Return the table of what was read.
 

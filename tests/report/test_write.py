@@ -162,9 +162,19 @@ def test_numbers_on_the_page_are_the_numbers_of_the_json(report: Path) -> None:
     assert compared == sum(row["predictor"] == "kernelfit" for row in numbers["validation"])
 
 
+def test_gates_add_up_over_the_runs(report: Path) -> None:
+    gates = numbers_of(report)["gates"]
+    table = page_of(report).tables.get("gates")
+    shown = {str(row[0][1]): int(str(row[1][1])) for row in table.rows} if table else {}
+    assert shown == {
+        name: sum(gate["rows"] for gate in gates if gate["id"] == name)
+        for name in {gate["id"] for gate in gates}
+    }
+
+
 def test_verdict_is_on_the_page(report: Path) -> None:
     text = (report / "index.html").read_text("utf8")
-    assert numbers_of(report)["verdict"]["sentence"] in text
+    assert numbers_of(report)["verdict"]["sentence"] in text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_a_result_with_nothing_says_so(reports: dict[str, Path]) -> None:
