@@ -34,4 +34,4 @@ for pass in a b; do
   record "kf-moe-fine-$pass" kf-moe-fine 26 1
 done
 record kf-gqa-tp2-a kf-gqa 27 2
-record kf-moe-tp2-b kf-moe 26 2
+record kf-moe-tp2-a kf-moe 26 2

@@ -59,7 +59,7 @@ def fit(
         typer.Option(
             "--draws", metavar="N", min=20, help="Bootstrap resamples behind the intervals."
         ),
-    ] = 200,
+    ] = 100,
     max_rejected: Annotated[
         int,
         typer.Option(

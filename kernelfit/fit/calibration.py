@@ -7,9 +7,9 @@ from typing import Any
 
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.chip import Chip
+from kernelfit.kernel.costs import peak_of, resource_of
 from kernelfit.kernel.frozen import digest, to_data
 from kernelfit.kernel.handover import Fitted, Range, Residuals
-from kernelfit.kernel.laws import peak_of, resource_of
 
 SCHEMA_VERSION = 1
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.kernel.catalog import definition
 from kernelfit.kernel.chip import Chip
-from kernelfit.kernel.laws import SCHEDULE_COEFFICIENTS, peak_of, resource_of
+from kernelfit.kernel.costs import peak_of, resource_of
+from kernelfit.kernel.laws import SCHEDULE_COEFFICIENTS
 from kernelfit.kernel.resources import Resource
 
 DEVICE: tuple[Resource, ...] = (Resource.SM, Resource.HBM, Resource.NVLINK)

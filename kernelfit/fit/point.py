@@ -15,7 +15,7 @@ from kernelfit.fit.splits import make_folds, train_and_test
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.fit.uncertainty import autocorrelation, variance_inflation
 from kernelfit.kernel.chip import Chip
-from kernelfit.kernel.laws import unit_cost_s
+from kernelfit.kernel.costs import unit_cost_s
 
 FIRST_BLOCK_STEPS = 50
 LAGS = 200
@@ -104,6 +104,10 @@ def point_fit(
     ratio = np.log(predicted / design.measured_s)[: design.steps]
     correlation = autocorrelation(ratio, design.run[: design.steps], LAGS)
     inflation = variance_inflation(correlation)
+    # Correlated rows are worth fewer independent ones; only now is it known how many, and
+    # what a prior weighs against them.
+    weights = np.full(design.measured_s.size, 1.0 / inflation)
+    solution = solve(design, priors, rule, weights=weights, start=solution, scale=solution.scale)
     full = identify(design, solution, inflation)
     fixed: tuple[int, ...] = ()
     refused: set[int] = set()
@@ -116,7 +120,13 @@ def point_fit(
         if blurred[worst] <= 0.0:
             break
         attempt = solve(
-            design, priors, rule, start=current, fixed=(*fixed, worst), scale=solution.scale
+            design,
+            priors,
+            rule,
+            weights=weights,
+            start=current,
+            fixed=(*fixed, worst),
+            scale=solution.scale,
         )
         before = _misfit(design, current, solution.scale, inflation)
         after = _misfit(design, attempt, solution.scale, inflation)

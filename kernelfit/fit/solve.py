@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
+from threadpoolctl import threadpool_limits
 
 from kernelfit.fit.design import Design, Priors
 from kernelfit.fit.steps import Floats
@@ -268,19 +269,21 @@ def solve(
     # The scale is re-estimated between rounds; with a given scale one round is enough.
     rounds = 1 if scale is not None else ROUNDS if start is None else ROUNDS_FROM_START
     for turn in range(rounds):
-        result = least_squares(
-            residuals,
-            x,
-            jac=jacobian,
-            bounds=(lower, upper),
-            method="trf",
-            x_scale="jac",
-            ftol=1e-7,
-            xtol=1e-7,
-            gtol=1e-7,
-            max_nfev=max_evaluations,
-            args=(noise,),
-        )
+        with threadpool_limits(limits=1, user_api="blas"):
+            result = least_squares(
+                residuals,
+                x,
+                jac=jacobian,
+                bounds=(lower, upper),
+                method="trf",
+                x_scale="jac",
+                # The cost is of the order of the rows' weight: a thousandth of one row is enough.
+                ftol=1e-3 / float(np.sum(root_weight**2) + 1.0),
+                xtol=1e-6,
+                gtol=1e-8,
+                max_nfev=max_evaluations,
+                args=(noise,),
+            )
         x = result.x
         evaluations += int(result.nfev)
         full, part = unpack(x)

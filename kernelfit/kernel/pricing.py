@@ -11,9 +11,10 @@ import numpy.typing as npt
 from kernelfit.kernel.basis import Array, Basis
 from kernelfit.kernel.batch import Batch, BatchTotals
 from kernelfit.kernel.chip import Chip
+from kernelfit.kernel.costs import unit_cost_s
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.estimate import StepEstimate
-from kernelfit.kernel.laws import Term, basis_of, build_terms, unit_cost_s
+from kernelfit.kernel.laws import Term, basis_of, build_terms
 from kernelfit.kernel.model import Model
 from kernelfit.kernel.pool import Pool
 from kernelfit.kernel.resolution import resolve

@@ -253,31 +253,46 @@ def coverage(view: View) -> Table:
     Returns
     -------
     Table
-        One row a split, group, phase and level.
+        One row a group, phase and level; one column a split.
     """
+    named = sorted(
+        {str(entry["split"]) for entry in view["coverage"]},
+        key=lambda split: rank(split, tuple(SPLITS)),
+    )
     columns = (
-        Column("Split"),
         Column("Group"),
         Column("Phase"),
         Column("Steps", numeric=True),
         Column("Stated [%]", numeric=True),
-        Column("Found [%]", numeric=True),
+        *(Column(f"Found, {split_words(split)} [%]", numeric=True) for split in named),
     )
-    rows = tuple(
-        (
-            Cell(split_words(str(entry["split"])), str(entry["split"])),
-            Cell(str(entry["group"]), str(entry["group"])),
-            Cell(str(entry["phase"]), str(entry["phase"])),
-            Cell(units.count(entry["n"]), entry["n"]),
-            Cell(units.percent(entry["level"]), entry["level"]),
-            _share(entry["covered"], int(entry["n"])),
+    found: dict[tuple[str, str, float], dict[str, Mapping[str, Any]]] = {}
+    for entry in view["coverage"]:
+        key = (str(entry["group"]), str(entry["phase"]), float(entry["level"]))
+        found.setdefault(key, {})[str(entry["split"])] = entry
+    rows = []
+    for key in sorted(found, key=lambda key: (key[0], rank(key[1], _PHASE_ORDER), key[2])):
+        group, phase, level = key
+        n = max(int(entry["n"]) for entry in found[key].values())
+        shares = (
+            _share(found[key][split]["covered"], int(found[key][split]["n"]))
+            if split in found[key]
+            else Cell(units.MISSING)
+            for split in named
         )
-        for entry in view["coverage"]
-    )
+        rows.append(
+            (
+                Cell(group, group),
+                Cell(phase, phase),
+                Cell(units.count(n), n),
+                Cell(units.percent(level), level),
+                *shares,
+            )
+        )
     return Table(
         "coverage",
-        "Coverage of the prediction intervals on held-out steps",
+        "Share of held-out steps inside the prediction interval",
         columns,
-        rows,
+        tuple(rows),
         "No prediction interval was checked against held-out steps.",
     )

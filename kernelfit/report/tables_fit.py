@@ -10,6 +10,9 @@ from kernelfit.report.tables import Cell, Column, Table
 
 View = Mapping[str, Any]
 
+# Beyond this a variance inflation says no more than that two columns are one.
+_HUGE = 10_000
+
 
 def coefficients(view: View) -> Table:
     """Return the coefficient table.
@@ -56,7 +59,9 @@ def _coefficient(entry: Mapping[str, Any]) -> tuple[Cell, ...]:
     if evidence.get("time_share") is not None:
         notes.append(f"{units.percent(evidence['time_share'])} % of the measured time")
     if evidence.get("vif") is not None:
-        notes.append(f"variance inflation {units.number(evidence['vif'])}")
+        vif = float(evidence["vif"])
+        text = f"above {units.count(_HUGE)}" if vif > _HUGE else units.number(vif)
+        notes.append(f"variance inflation {text}")
     if evidence.get("bound_share"):
         notes.append(f"at a bound in {units.percent(evidence['bound_share'])} % of resamples")
     return (
@@ -81,12 +86,16 @@ def _coefficient(entry: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 
 def _prior(entry: Mapping[str, Any], shown: units.Shown) -> Cell:
-    """Show the prior in the unit of the value, to the digits of the prior itself."""
+    """Show the prior: a rate in the unit of the value, a time in its own."""
     prior = entry.get("prior") or {}
     if prior.get("value") is None:
         return Cell(units.MISSING)
     value = float(prior["value"])
-    text = f"{units.number(value * shown.factor)} {shown.unit}"
+    scale = units.Scale(shown.factor, shown.unit)
+    if str(entry["unit"]) != "1":
+        # A time may be far from its prior and then has a display unit of its own.
+        scale = units.scale_for(str(entry["unit"]), value)
+    text = f"{units.number(value * scale.factor)} {scale.unit}"
     return Cell(text, value, str(prior.get("source") or ""))
 
 

@@ -130,8 +130,8 @@ def breakdown(view: View) -> Table:
         Column("Model"),
         Column("Pool"),
         Column("Context [tokens]", numeric=True),
-        Column("Smallest batch"),
-        Column("Largest batch"),
+        Column("Smallest batch: its time"),
+        Column("Largest batch: its time"),
         Column("Largest part of the step"),
     )
     rows = []

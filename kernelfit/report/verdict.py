@@ -124,7 +124,7 @@ def _wins(view: View, split: str | None) -> tuple[int, int]:
 
 def _against_baselines(wins: int, rivals: int) -> str:
     if wins == rivals:
-        where = "" if rivals == 1 else f" in all {rivals} groups"
+        where = "" if rivals == 1 else f" in any of {rivals} groups"
         return f"no baseline does better{where}"
     if rivals == 1:
         return "a baseline does better"

@@ -38,7 +38,7 @@ def test_the_fit_prices_steps_as_the_kernel_does(index: int, share: float) -> No
 
 
 def _unit_cost(name: str, values: dict[str, float]) -> float:
-    from kernelfit.kernel.laws import unit_cost_s
+    from kernelfit.kernel.costs import unit_cost_s
 
     return unit_cost_s(name, values, CHIP)
 

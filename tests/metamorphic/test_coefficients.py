@@ -6,7 +6,7 @@ import pytest
 
 from kernelfit.kernel import Batch, BatchTotals, FittedKernel, Pool, RequestShape
 from kernelfit.kernel.catalog import definition
-from kernelfit.kernel.laws import unit_cost_s
+from kernelfit.kernel.costs import unit_cost_s
 from kernelfit.kernel.pricing import Plan
 from tests.kernel.builders import CHIP, EAGER, coefficients, fitted, mixture
 

@@ -162,6 +162,15 @@ def test_numbers_on_the_page_are_the_numbers_of_the_json(report: Path) -> None:
     assert compared == sum(row["predictor"] == "kernelfit" for row in numbers["validation"])
 
 
+def test_coverage_of_every_split_is_on_the_page(report: Path) -> None:
+    rows = numbers_of(report)["coverage"]
+    table = page_of(report).tables.get("coverage")
+    shown = sorted(
+        float(str(value)) for row in (table.rows if table else ()) for _, value in row[4:] if value
+    )
+    assert shown == sorted(float(row["covered"]) for row in rows)
+
+
 def test_gates_add_up_over_the_runs(report: Path) -> None:
     gates = numbers_of(report)["gates"]
     table = page_of(report).tables.get("gates")
