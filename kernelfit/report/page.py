@@ -35,6 +35,8 @@ class Section:
         Tables; an empty one is its sentence.
     items : tuple of str
         A list after the paragraphs.
+    folded : tuple of Table
+        Tables that open on demand; an empty one is left out.
     """
 
     id: str
@@ -43,6 +45,7 @@ class Section:
     figures: tuple[Drawing, ...] = ()
     tables: tuple[Table, ...] = ()
     items: tuple[str, ...] = ()
+    folded: tuple[Table, ...] = ()
 
 
 def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
@@ -116,7 +119,8 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
             "measure",
             "What to measure next",
             _flip_words(view),
-            tables=(tables_use.flips(view),),
+            tables=(tables_use.open_flips(view),),
+            folded=(tables_use.settled_flips(view),),
         ),
         Section(
             "range",
@@ -269,12 +273,12 @@ def _micro(text: str) -> str:
     """Write microseconds and a missing value as a typesetter would."""
     if text == units.MISSING:
         return "\N{EN DASH}"
-    return re.sub(r"\bus\b", "µs", text)
+    return _tie(re.sub(r"\bus\b", "µs", text))
 
 
 def _tie(text: str) -> str:
-    """Keep a number and its percent sign on one line."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+    """Keep a number and its unit on one line."""
+    return re.sub(r"(?<=\d) (?=(?:%|s|ms|us|µs)(?:\W|$))", "\N{NO-BREAK SPACE}", text)
 
 
 def _raw(cell: Cell) -> str:

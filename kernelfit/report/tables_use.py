@@ -3,16 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kernelfit.report import units
 from kernelfit.report.tables import Cell, Column, Table
 from kernelfit.report.tables_checks import rank
-from kernelfit.report.words import FLAGS, RESOURCES
+from kernelfit.report.words import RESOURCES, plural
 
 View = Mapping[str, Any]
 
+_OPEN = ("measure", "uncertain")
 _FLAG_ORDER = ("measure", "uncertain", "extrapolated", "agree")
+
+
+def open_flips(view: View) -> Table:
+    """Return the conclusions that something has to be done about.
+
+    Parameters
+    ----------
+    view : mapping
+        What the report knows of one GPU type.
+
+    Returns
+    -------
+    Table
+        Those that differ between the bounds or within the calibration's spread.
+    """
+    flags = [flag for flag in view["flips"] if flag["flag"] in _OPEN]
+    empty = "No conclusion differs between the bounds or within the calibration's spread."
+    if not view["flips"]:
+        return flips(view)
+    caption = "Conclusions that differ, and what settles them"
+    return replace(flips({"flips": flags}), caption=caption, empty=empty)
+
+
+def settled_flips(view: View) -> Table:
+    """Return the other conclusions.
+
+    Parameters
+    ----------
+    view : mapping
+        What the report knows of one GPU type.
+
+    Returns
+    -------
+    Table
+        Those that hold under both bounds, or lie beyond what the logs hold.
+    """
+    flags = [flag for flag in view["flips"] if flag["flag"] not in _OPEN]
+    caption = f"{plural(len(flags), 'conclusion')} that hold or lie beyond what the logs hold"
+    return replace(flips({"flips": flags}), id="flips-rest", caption=caption, empty="")
 
 
 def flips(view: View) -> Table:
@@ -56,8 +97,7 @@ def flips(view: View) -> Table:
             Cell(
                 str(flag["flag"]),
                 str(flag["flag"]),
-                FLAGS.get(str(flag["flag"]), ""),
-                f"flag-{flag['flag']}",
+                kind=f"flag-{flag['flag']}",
             ),
             *(_outcome(flag.get(key)) for key in ("overlap", "no_overlap", "fitted")),
             Cell(str(flag.get("measurement") or units.MISSING)),

@@ -82,8 +82,8 @@ def decimals(value: float, half_width: float) -> int:
         places = 1 - math.floor(math.log10(half_width))
         if exponent is not None:
             places = min(max(places, 2 - exponent), 5 - exponent)
-        return min(places, 12)
-    return 0 if exponent is None else min(3 - exponent, 12)
+        return places
+    return 0 if exponent is None else 3 - exponent
 
 
 def fixed(value: float, places: int) -> str:

@@ -34,13 +34,6 @@ VERDICTS = {
     "at_bound": "it stands at the edge of what is allowed",
 }
 
-FLAGS = {
-    "measure": "the bounds disagree: measure",
-    "uncertain": "the calibration's own spread decides",
-    "extrapolated": "outside what was measured",
-    "agree": "both bounds agree",
-}
-
 RESOURCES = ("sm", "hbm", "nvlink", "nic", "pcie", "copy_engine", "host")
 
 PHASES = ("decode", "mixed", "prefill")
