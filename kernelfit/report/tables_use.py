@@ -9,7 +9,7 @@ from typing import Any
 from kernelfit.report import units
 from kernelfit.report.tables import Cell, Column, Table
 from kernelfit.report.tables_checks import rank
-from kernelfit.report.words import RESOURCES, plural
+from kernelfit.report.words import RESOURCES
 
 View = Mapping[str, Any]
 
@@ -52,7 +52,7 @@ def settled_flips(view: View) -> Table:
         Those that hold under both bounds, or lie beyond what the logs hold.
     """
     flags = [flag for flag in view["flips"] if flag["flag"] not in _OPEN]
-    caption = f"{plural(len(flags), 'conclusion')} that hold or lie beyond what the logs hold"
+    caption = f"Conclusions that hold, or lie beyond what the logs hold: {len(flags)}"
     return replace(flips({"flips": flags}), id="flips-rest", caption=caption, empty="")
 
 

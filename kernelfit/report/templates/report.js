@@ -17,15 +17,16 @@ for (const table of document.querySelectorAll("table")) {
         const value = Number(text);
         return text === "" || Number.isNaN(value) ? text : value;
       };
+      const sign = down ? -1 : 1;
+      // Numbers first, then words; a row without a value stays last either way.
       const order = (a, b) => {
         const x = key(a), y = key(b);
-        if (typeof x === "number" && typeof y === "number") return x - y;
+        if (typeof x === "number" && typeof y === "number") return sign * (x - y);
         if (typeof x === "number") return -1;
         if (typeof y === "number") return 1;
-        return x.localeCompare(y);
+        return sign * x.localeCompare(y);
       };
       const rows = [...body.rows].sort(order);
-      if (down) rows.reverse();
       body.append(...rows);
     });
   });
