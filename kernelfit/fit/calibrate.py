@@ -220,6 +220,7 @@ def _warnings(
     shares: Floats,
 ) -> tuple[str, ...]:
     notes = []
+    told: set[tuple[str, ...]] = set()
     if not fit.solution.converged:
         notes.append("the solver did not converge; the coefficients are not to be trusted")
     for c, e in zip(coefficients, evidence, strict=True):
@@ -227,9 +228,11 @@ def _warnings(
             notes.append(
                 f"{c.name} sits at the end of its allowed range: read its interval one-sided"
             )
-        if e.alias:
+        group = tuple(sorted((c.name, *e.alias)))
+        if e.alias and group not in told:
+            told.add(group)
             notes.append(
-                f"{c.name} cannot be told from {', '.join(e.alias)} in these runs; "
+                f"{', '.join(group)} cannot be told from each other in these runs; "
                 "only their sum is known"
             )
     if shares.size and 0.0 < fit.solution.overlap_share < 1.0 and float(np.std(shares)) > 0.25:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelfit.fit.calibrate import Options, calibrate
-from kernelfit.fit.design import build_design, coefficient_names
+from kernelfit.fit.design import build_design, build_priors, coefficient_names
 from kernelfit.fit.noise import noise_floor
 from kernelfit.fit.point import fit_runs
 from kernelfit.fit.splits import SPLITS, make_folds, train_and_test
@@ -162,3 +162,17 @@ def test_a_calibration_is_deterministic_for_its_seed_and_says_what_it_rests_on()
 def test_no_runs_is_an_error() -> None:
     with pytest.raises(ValueError, match="no runs"):
         calibrate([], [], Options())
+
+
+def test_collectives_of_a_cpu_are_hardly_known_beforehand() -> None:
+    names = coefficient_names(RUNS)
+    gpu = build_priors(names, CHIP)
+    cpu = build_priors(names, replace(CHIP, kind="cpu"))
+    wider = {n for n, a, b in zip(names, gpu.spread, cpu.spread, strict=True) if b > a}
+    assert wider == {"nvlink_eff", "allreduce_floor_s"}
+    assert np.array_equal(gpu.centre, cpu.centre)
+
+
+def test_an_alias_is_warned_of_once() -> None:
+    notes = calibrate(RUNS, [700, 500, 400, 300], Options(draws=2, rule="sum")).warnings
+    assert len([n for n in notes if "cannot be told" in n and "hbm_weight_eff" in n]) == 1
