@@ -208,7 +208,11 @@ def result_document(
         "version": __version__,
         "command": job.command,
         "seed": job.seed,
-        "ingest": ingest_rows(ingested.files),
+        # Whether the store held a log already says nothing of the result.
+        "ingest": [
+            {key: value for key, value in row.items() if key != "skipped"}
+            for row in ingest_rows(ingested.files)
+        ],
         "gates": [to_data(count) for fit in fits for count in fit.gates],
         "refused": [to_data(item) for item in refused],
         "calibrations": [fit.calibration.summary() for fit in fits],
