@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
         app,
         "explain",
         summary="Show one batch's step time by resource, with bounds and interval.",
-        example="kernelfit explain calib/kernels/NAME.json --decode 32x1024 --prefill 1x512",
+        example="kernelfit explain calib/kernels/NAME.json --decode 8x1024 --prefill 1x512",
         details="--decode and --prefill may be repeated; together they are one batch. --batch "
         "reads it from a JSON file in the form that predict takes.",
     )(explain)

@@ -128,6 +128,7 @@ def calibrate(
         domain=_domain(runs),
         draw_names=tuple(names),
         draws=draws,
+        draw_shares=tuple(float(share) for share in shares),
         residuals=_residuals(runs, predicted),
         seed=options.seed,
         converged=first.solution.converged,
@@ -169,7 +170,10 @@ def _judge(
                 value=value,
                 unit=entry.unit,
                 scope=chip.name,
-                method=entry.method if verdict == "prior" else "measured",
+                # A share of a sum that only the prior divides is not measured.
+                method=entry.method
+                if verdict == "prior" or fit.evidence.aliases[k]
+                else "measured",
                 verdict=verdict,
                 ci95=(min(low, value), max(high, value)),
             )

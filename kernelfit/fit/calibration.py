@@ -138,6 +138,8 @@ class Calibration:
         Coefficients of the draws.
     draws : tuple of tuple of float
         Joint draws, each in its own unit.
+    draw_shares : tuple of float
+        Overlap share of each draw [1].
     residuals : tuple of Residuals
         Held-out errors by phase.
     seed : int
@@ -164,6 +166,7 @@ class Calibration:
     domain: tuple[Range, ...]
     draw_names: tuple[str, ...]
     draws: tuple[tuple[float, ...], ...]
+    draw_shares: tuple[float, ...]
     residuals: tuple[Residuals, ...]
     seed: int
     converged: bool
@@ -201,6 +204,7 @@ class Calibration:
             overlap_share=self.overlap_share,
             draw_names=self.draw_names,
             draws=self.draws,
+            draw_shares=self.draw_shares,
             residuals=self.residuals,
             domain=self.domain,
         )

@@ -107,7 +107,11 @@ class FittedKernel(PricedKernel):
         InvalidArgument
             When the file is no frozen kernel or its digest does not match.
         """
-        return FittedKernel.from_document(json.loads(Path(path).read_text(encoding="utf-8")))
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InvalidArgument(str(path), str(error), "a frozen kernel's JSON") from error
+        return FittedKernel.from_document(document)
 
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> FittedKernel:
@@ -128,6 +132,8 @@ class FittedKernel(PricedKernel):
         InvalidArgument
             When a part is missing, unknown or of the wrong type, or the digest differs.
         """
+        if not isinstance(document, Mapping):
+            raise InvalidArgument("document", type(document).__name__, "an object")
         kind, version = document.get("kind"), document.get("schema_version")
         if kind != "FittedKernel":
             raise InvalidArgument("kind", kind, "FittedKernel")
@@ -193,7 +199,10 @@ class FittedKernel(PricedKernel):
             conclusion.
         """
         values = self._draw_values(index)
-        return replace(self, cells=cells_of(self.plan, values))
+        shares = self.fitted.draw_shares
+        share = shares[index] if shares else self.fitted.overlap_share
+        drawn = replace(self.fitted, overlap_share=share)
+        return replace(self, cells=cells_of(self.plan, values), fitted=drawn)
 
     def _draw_values(self, index: int) -> dict[str, float]:
         values = self.fitted.values()
@@ -204,6 +213,23 @@ class FittedKernel(PricedKernel):
         share = self.fitted.overlap_share
         device = times.no_overlap_s - share * (times.no_overlap_s - times.overlap_s)
         return with_host(device, times.host_s, self.plan.resolution.async_scheduling)
+
+    def mean_step_time(self, totals: BatchTotals, sm_budget: int = 0) -> float:
+        """Return the fitted time of one step from its totals.
+
+        Parameters
+        ----------
+        totals : BatchTotals
+            The batch's totals.
+        sm_budget : int
+            SMs that the step may use; 0 means all of them.
+
+        Returns
+        -------
+        float
+            Fitted step time, without its interval [s].
+        """
+        return float(self._mean(price(self.plan, self.cells, totals, sm_budget)))
 
     def mean_step_times(self, table: Mapping[str, npt.ArrayLike]) -> Array:
         """Return the fitted times of many steps.
@@ -245,14 +271,12 @@ class FittedKernel(PricedKernel):
             raise InvalidArgument("level", level, "between 0 and 1")
         check_batch(self.plan, batch)
         totals = BatchTotals.of(batch.requests, batch.decode_threshold)
-        mean = float(self._mean(price(self.plan, self.cells, totals, batch.sm_budget)))
+        mean = self.mean_step_time(totals, batch.sm_budget)
         ratios = np.zeros(1)
         if self.fitted.draws:
             drawn = [
-                float(
-                    self._mean(price(self.plan, self.with_draw(i).cells, totals, batch.sm_budget))
-                )
-                for i in range(len(self.fitted.draws))
+                self.with_draw(index).mean_step_time(totals, batch.sm_budget)
+                for index in range(len(self.fitted.draws))
             ]
             ratios = np.log(np.asarray(drawn) / mean)
         noise = np.asarray(self._residuals(phase_of(batch)) or (0.0,))

@@ -66,6 +66,8 @@ class Fitted:
         Held-out errors by phase.
     domain : tuple of Range
         What the calibration has seen.
+    draw_shares : tuple of float
+        Overlap share of each draw [1]; the fitted share in every draw where empty.
     """
 
     calibration: str
@@ -75,6 +77,7 @@ class Fitted:
     draws: tuple[tuple[float, ...], ...]
     residuals: tuple[Residuals, ...]
     domain: tuple[Range, ...]
+    draw_shares: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that the parts agree.
@@ -86,6 +89,8 @@ class Fitted:
         """
         if not 0.0 <= self.overlap_share <= 1.0:
             raise InvalidArgument("overlap_share", self.overlap_share, "0 to 1")
+        if self.draw_shares and len(self.draw_shares) != len(self.draws):
+            raise InvalidArgument("draw_shares", len(self.draw_shares), f"{len(self.draws)} shares")
         if any(len(draw) != len(self.draw_names) for draw in self.draws):
             raise InvalidArgument("draws", "a draw", f"{len(self.draw_names)} values in each")
 

@@ -186,7 +186,7 @@ def _attention(stage: _Stage, model: Model, kind: LayerKind, resolution: Resolut
     stage.add(Resource.SM, "attention_request_s", _at("requests"), 1.0)
 
 
-def _activation_elements(model: Model, kind: LayerKind, tp: int) -> float:
+def _activation_elements(model: Model, kind: LayerKind, tp: int, expert_width: int) -> float:
     """Elements that elementwise passes of one layer read and write per token.
 
     Two norms with their residual additions (read twice, written twice: 8 hidden),
@@ -202,7 +202,10 @@ def _activation_elements(model: Model, kind: LayerKind, tp: int) -> float:
         e = kind.experts
         gate = 3.0 if e.gated else 2.0
         # Routed copies are gathered and scattered once each: 4 hidden per expert.
-        elements += e.per_token * (gate * e.intermediate + 4.0 * model.hidden) / tp
+        # Sharded experts see every routed row whole; spread ones only their share of them.
+        share = max(tp, expert_width)
+        elements += e.per_token * gate * e.intermediate / share
+        elements += e.per_token * 4.0 * model.hidden / expert_width
         elements += gate * e.shared_intermediate / tp
     return elements
 
@@ -260,8 +263,9 @@ def build_terms(
     Notes
     -----
     Domain: full attention, dense or mixture-of-experts layers, one node. Two
-    all-reduces per layer of ``tokens x hidden`` elements under tensor parallelism, and
-    one gather of the logits.
+    all-reduces per layer of ``tokens x hidden`` elements under tensor parallelism, of which
+    a rank of n sends 2 (n - 1) / n, and one gather of the logits, of which it receives
+    (n - 1) / n (ring algorithms).
     """
     tp = resolution.tensor_parallel_width
     element = dtype_bytes(model.dtype)
@@ -271,19 +275,21 @@ def build_terms(
         stage = _Stage(f"layer.{kind.name}", kind.count)
         _attention(stage, model, kind, resolution)
         _feed_forward(stage, model, kind, basis, resolution)
-        elements = _activation_elements(model, kind, tp)
+        elements = _activation_elements(model, kind, tp, resolution.expert_parallel_width)
         stage.add(Resource.HBM, "hbm_activation_eff", tokens, elements * element)
         if resolution.graph_mode != "NONE":
             stage.add(Resource.SM, "layer_floor_s", 0, 1.0)
         if tp > 1:
             stage.add(Resource.NVLINK, "allreduce_floor_s", 0, 2.0)
-            stage.add(Resource.NVLINK, "nvlink_eff", tokens, 2.0 * model.hidden * element)
+            moved = 2.0 * (tp - 1) / tp * model.hidden * element
+            stage.add(Resource.NVLINK, "nvlink_eff", tokens, 2.0 * moved)
         terms.extend(stage.finish())
     head = _Stage(HEAD_STAGE, 1)
     head.gemm(model.dtype, _at("requests"), model.hidden * model.vocab / tp, element, 0)
     if tp > 1:
         head.add(Resource.NVLINK, "allreduce_floor_s", 0, 1.0)
-        head.add(Resource.NVLINK, "nvlink_eff", _at("requests"), model.vocab / tp * element)
+        received = (tp - 1) / tp * model.vocab * element
+        head.add(Resource.NVLINK, "nvlink_eff", _at("requests"), received)
     terms.extend(head.finish())
     terms.extend(_host_terms(model, resolution, chip_kind))
     return tuple(terms)

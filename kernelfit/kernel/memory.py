@@ -119,7 +119,9 @@ def fixed_bytes(plan: Plan) -> MemoryBreakdown:
     Returns
     -------
     MemoryBreakdown
-        Parts in [bytes]. Weights are exact; the activation peak is derived from the
+        Parts in [bytes]. Weights hold matrices, norms and the query, key and
+        value biases, not the small biases of MLPs or the scales of quantised blocks; the
+        activation peak is derived from the
         largest tensors alive at once (residual twice, the widest intermediate, the logits
         in 32 bit); graphs and communication buffers are published or assumed constants.
     """

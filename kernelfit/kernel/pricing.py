@@ -346,7 +346,13 @@ def estimate(plan: Plan, times: CellTimes) -> StepEstimate:
     no_overlap = float(times.no_overlap_s)
     hidden = plan.resolution.async_scheduling
     per_resource = tuple((resource, float(time)) for resource, time in times.per_resource_s)
-    bottleneck = max(per_resource, key=lambda pair: pair[1])[0]
+    # Host time that hides behind the device is nobody's bottleneck.
+    judged = [
+        pair
+        for pair in per_resource
+        if not (hidden and host <= no_overlap and pair[0] is Resource.HOST)
+    ]
+    bottleneck = max(judged, key=lambda pair: pair[1])[0]
     return StepEstimate(
         overlap_s=max(overlap, host) if hidden else overlap + host,
         no_overlap_s=no_overlap + host,

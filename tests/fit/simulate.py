@@ -97,7 +97,7 @@ def layer_times(
         sm += hit * t["expert_floor_s"]
         more = gemm(tokens, model.hidden * e.experts)
         sm, hbm = sm + more[0], hbm + more[1]
-        elements += e.per_token * (3 * e.intermediate + 4 * model.hidden) / tp
+        elements += e.per_token * (3 * e.intermediate / tp + 4 * model.hidden)
     hbm += tokens * elements * 2 / (bandwidth * t["hbm_activation_eff"])
     nvlink = 0.0
     if tp > 1:

@@ -63,6 +63,17 @@ def test_tensor_parallel_ranks_share_work_and_add_collectives() -> None:
     assert Resource.NVLINK not in one
 
 
+def test_wider_groups_send_more_of_every_all_reduce() -> None:
+    # A ring of n sends 2 (n - 1) / n of the message; the gather brings (n - 1) / n of it.
+    model = dense(kv_heads=8)
+    batch = Batch.decode(8, 0)
+    message, logits = 4 * 2 * 8 * 1024 * 2, 8 * 32_000 * 2
+    for n in (2, 4, 8):
+        times = per_resource(DatasheetKernel(model, CHIP, replace(EAGER, tp=n)), batch)
+        expected = (2 * message + logits) * (n - 1) / n
+        assert times[Resource.NVLINK] == pytest.approx(expected / 100e9, rel=1e-12)
+
+
 def _as_dict(pool: Pool) -> dict[str, object]:
     return {name: getattr(pool, name) for name in pool.__dataclass_fields__}
 
@@ -159,6 +170,8 @@ def test_asynchronous_scheduling_hides_host_time_behind_the_device() -> None:
         assert two.no_overlap_s == one.no_overlap_s
         mean = hidden.calibrated_step_time(batch).mean_s
         assert mean == pytest.approx(max(one.no_overlap_s - host, host), rel=1e-12)
+        # What hides is nobody's bottleneck.
+        assert (two.bottleneck is Resource.HOST) is host_bound
 
 
 def test_bottleneck_names_the_resource_with_the_most_time() -> None:

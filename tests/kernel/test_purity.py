@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,3 +124,24 @@ def test_the_interval_joins_draws_and_residuals() -> None:
     assert answer.high_s == pytest.approx(doubled * np.exp(0.1), rel=0.02)
     assert answer.in_domain
     assert not kernel.calibrated_step_time(Batch.decode(65, 16)).in_domain
+
+
+def test_a_draw_brings_its_own_overlap_share() -> None:
+    base = fitted(share=0.2, draws=({}, {}))
+    kernel = FittedKernel.of(dense(), CHIP, EAGER, "", replace(base, draw_shares=(0.0, 1.0)))
+    estimate = kernel.step_time(Batch.decode(8, 500))
+    none, full = (kernel.with_draw(i).calibrated_step_time(Batch.decode(8, 500)) for i in (0, 1))
+    assert none.mean_s == pytest.approx(estimate.no_overlap_s)
+    assert full.mean_s == pytest.approx(estimate.overlap_s)
+    with pytest.raises(InvalidArgument, match="draw_shares"):
+        replace(base, draw_shares=(0.5,))
+
+
+def test_what_is_no_kernel_file_is_refused_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.json"
+    for text, message in (("{", "frozen kernel"), ("[]", "an object"), ("{}", "kind")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(InvalidArgument, match=message):
+            FittedKernel.load(path)
+    path.write_text(KERNEL.to_json(), encoding="utf-8")
+    assert FittedKernel.load(path) == KERNEL
