@@ -31,8 +31,9 @@ def register(app: typer.Typer) -> None:
         summary="Fit step logs: calibrate each GPU type, freeze, validate, report.",
         example="kernelfit fit traces/",
         details="Writes OUT/calib/calibrations, OUT/calib/kernels and one page per GPU type. "
-        "Options such as --gpu and --tp say what a run does not, or overrule it. Nothing is "
-        "written before everything was computed.",
+        "Options such as --gpu and --tp say what a run does not, or overrule it. Nothing but the "
+        "trace store is written before everything was computed; a dry run fits only logs that "
+        "the store holds already.",
     )(fit)
     verb(
         app,

@@ -45,6 +45,7 @@ CALIBRATION = Calibration(
     domain=(Range("requests", 1.0, 64.0),),
     draw_names=("hbm_weight_eff", "layer_floor_s"),
     draws=((0.8, 1e-5), (0.79, 2e-5)),
+    draw_shares=(0.0, 0.0),
     residuals=(Residuals("decode", 100, (-0.1, 0.0, 0.1)),),
     seed=0,
     converged=True,
