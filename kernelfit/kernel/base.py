@@ -17,6 +17,7 @@ from kernelfit.kernel.pricing import (
     Cell,
     Plan,
     check_batch,
+    check_totals,
     estimate,
     price,
     price_many,
@@ -121,9 +122,13 @@ class PricedKernel:
         -------
         StepEstimate
             The same as ``step_time`` of the batch [s].
+
+        Raises
+        ------
+        InvalidArgument
+            When the totals are those of no batch, or exceed the pool's limits.
         """
-        if totals.requests < 1 or totals.tokens < totals.requests:
-            raise InvalidArgument("totals", totals, "at least one request and one token of each")
+        check_totals(self.plan, totals)
         return estimate(self.plan, price(self.plan, self.cells, totals, sm_budget))
 
     def step_times(self, table: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:

@@ -117,7 +117,14 @@ class Batch:
         -------
         Batch
             The batch, with every request just past its prompt.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is no request or the context is negative.
         """
+        if requests < 1:
+            raise InvalidArgument("requests", requests, ">= 1 request")
         shape = RequestShape(scheduled=1, computed=context, prompt_len=max(1, context))
         return Batch(requests=(shape,) * requests)
 

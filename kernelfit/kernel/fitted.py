@@ -310,6 +310,11 @@ class FittedKernel(PricedKernel):
         -------
         bool
             Whether every total lies within the range seen.
+
+        Notes
+        -----
+        It judges the batch alone. That a model or a width was never recorded is for the
+        validation with one of them left out to judge, and for the reader.
         """
         return all(
             entry.low <= getattr(totals, entry.quantity) <= entry.high

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelfit.kernel.basis import Array, Basis
-from kernelfit.kernel.batch import Batch, BatchTotals
+from kernelfit.kernel.batch import TOTAL_FIELDS, Batch, BatchTotals
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.costs import unit_cost_s
 from kernelfit.kernel.errors import InvalidArgument
@@ -211,6 +211,43 @@ def check_batch(plan: Plan, batch: Batch) -> None:
     if batch.sm_budget > plan.chip.sm_count:
         raise InvalidArgument(
             "sm_budget", batch.sm_budget, f"0 to {plan.chip.sm_count} SMs of {plan.chip.name}"
+        )
+
+
+def check_totals(plan: Plan, totals: BatchTotals) -> None:
+    """Refuse totals that no batch of the pool has.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    totals : BatchTotals
+        The totals.
+
+    Raises
+    ------
+    InvalidArgument
+        When a total is negative, when there is no request or a request without a token,
+        or when the pool's limits are exceeded.
+    """
+    limits = plan.resolution
+    for name in TOTAL_FIELDS:
+        if getattr(totals, name) < 0:
+            raise InvalidArgument(name, getattr(totals, name), ">= 0")
+    if not 1 <= totals.requests <= limits.max_num_seqs:
+        raise InvalidArgument(
+            "requests", totals.requests, f"1 to max_num_seqs = {limits.max_num_seqs}"
+        )
+    if not totals.requests <= totals.tokens <= limits.max_num_batched_tokens:
+        raise InvalidArgument(
+            "tokens",
+            totals.tokens,
+            "at least one per request, at most max_num_batched_tokens = "
+            f"{limits.max_num_batched_tokens}",
+        )
+    if totals.decode_requests > totals.requests:
+        raise InvalidArgument(
+            "decode_requests", totals.decode_requests, f"at most {totals.requests} requests"
         )
 
 

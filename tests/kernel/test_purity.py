@@ -101,7 +101,12 @@ def test_a_tampered_file_is_refused() -> None:
         (lambda: KERNEL.admission_overhead(-1), "prompt_tokens"),
         (lambda: KERNEL.sequence_variable_bytes(-1), "tokens"),
         (lambda: KERNEL.calibrated_step_time(Batch.decode(1, 1), level=1.0), "level"),
-        (lambda: KERNEL.totals_time(BatchTotals()), "at least one request"),
+        (lambda: KERNEL.totals_time(BatchTotals()), "requests"),
+        (lambda: KERNEL.totals_time(BatchTotals(requests=2, tokens=1)), "tokens"),
+        (lambda: KERNEL.totals_time(BatchTotals(1, 1, 2)), "decode_requests"),
+        (lambda: KERNEL.totals_time(BatchTotals(1, 1, 1, -100)), "decode_context_tokens"),
+        (lambda: KERNEL.totals_time(BatchTotals(257, 257, 257)), "max_num_seqs = 256"),
+        (lambda: Batch.decode(0, 10), "requests"),
     ],
 )
 def test_arguments_outside_the_domain_name_the_field(build: object, message: str) -> None:
