@@ -86,6 +86,7 @@ def calibrate(
         raise ValueError("no runs to fit")
     chip = runs[0].plan.chip
     names = coefficient_names(runs)
+    # The free fits' held-out errors set the noise of the intervals.
     if options.rule is None:
         rule, scores, predicted = choose_rule(runs)
     else:

@@ -314,7 +314,10 @@ def launches(kind: LayerKind, chip_kind: str) -> int:
     Notes
     -----
     A norm is one fused operation on a GPU. vLLM's CPU back end runs it as separate tensor
-    operations (its start-up line says ``rms_norm=['native']``): seven of them.
+    operations (its start-up line says ``rms_norm=['native']``). In 0.32.0
+    (``vllm/ir/ops/layernorm.py``) those are square, mean, addition, root, two products
+    and the residual's addition: seven. A head norm has no residual, so six; it is
+    charged seven all the same: of such a layer's 36 launches, two are one too many.
     """
     norm = NATIVE_NORM_LAUNCHES if chip_kind == "cpu" else 1
     count = 2 * norm + 5
