@@ -38,6 +38,19 @@ class PoolSpec(Strict):
     enable_prefix_caching: bool | None = None
     quantization: Word | None = None
     speculative_method: Word | None = None
+    num_speculative_tokens: Count | None = None
+    pcp: Count = 1
+    dcp: Count = 1
+    all2all_backend: Word | None = None
+    distributed_executor_backend: Word | None = None
+    routing_imbalance: Annotated[float, Field(ge=1)] | None = None
+    enable_eplb: bool | None = None
+    num_redundant_experts: Annotated[int, Field(ge=0)] | None = None
+    enable_dbo: bool | None = None
+    max_cudagraph_capture_size: Count | None = None
+    state_dtype: Word | None = None
+    mamba_cache_mode: Literal["none", "align", "all"] | None = None
+    gpus_per_node: Count | None = None
 
     @model_validator(mode="after")
     def _nodes_hold_ranks(self) -> PoolSpec:

@@ -235,6 +235,9 @@ class Model:
         Data type of the linear layers' weights.
     tied_head : bool
         Whether the head shares the embedding's weights.
+    scale_bytes : float
+        Bytes of quantisation scales (and zero points) per quantised element; 0 for
+        unquantised weights.
     """
 
     name: str
@@ -244,6 +247,7 @@ class Model:
     dtype: str
     weight_dtype: str
     tied_head: bool
+    scale_bytes: float = 0.0
 
     @property
     def layer_count(self) -> int:

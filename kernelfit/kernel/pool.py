@@ -78,6 +78,31 @@ class Pool:
         The engine's quantisation method.
     speculative_method : str or None
         The engine's speculative decoding method.
+    num_speculative_tokens : int or None
+        Tokens proposed per request and step [tokens].
+    pcp, dcp : int
+        Prefill and decode context-parallel widths.
+    all2all_backend : str or None
+        How data-parallel ranks exchange the rows of experts.
+    distributed_executor_backend : str or None
+        How the engine runs its workers: ``mp``, ``uni``, ``ray``, ``external_launcher``.
+    routing_imbalance : float or None
+        Rows of the busiest expert-parallel rank over the mean of all ranks, at least 1
+        [1]; where unstated, uniform routing's own expectation is taken.
+    enable_eplb : bool or None
+        Whether experts are replicated to balance the ranks.
+    num_redundant_experts : int or None
+        Replicas that this adds.
+    enable_dbo : bool or None
+        Whether two halves of a batch are overlapped with each other's exchange.
+    max_cudagraph_capture_size : int or None
+        Largest batch captured as a graph [tokens].
+    state_dtype : str or None
+        Data type of the recurrent state; ``auto`` follows the model.
+    mamba_cache_mode : str or None
+        Which recurrent states are kept for prefix caching: ``none``, ``align``, ``all``.
+    gpus_per_node : int or None
+        GPUs of a node that the pool may use; the chip's own number where unstated.
     """
 
     tp: int = 1
@@ -100,3 +125,16 @@ class Pool:
     enable_prefix_caching: bool | None = None
     quantization: str | None = None
     speculative_method: str | None = None
+    num_speculative_tokens: int | None = None
+    pcp: int = 1
+    dcp: int = 1
+    all2all_backend: str | None = None
+    distributed_executor_backend: str | None = None
+    routing_imbalance: float | None = None
+    enable_eplb: bool | None = None
+    num_redundant_experts: int | None = None
+    enable_dbo: bool | None = None
+    max_cudagraph_capture_size: int | None = None
+    state_dtype: str | None = None
+    mamba_cache_mode: str | None = None
+    gpus_per_node: int | None = None

@@ -59,6 +59,25 @@ class Resolution:
         Share of the memory that the engine may use [1].
     overrides : tuple of Override
         Every setting that differs from the request, and every assumed default.
+    nodes_spanned : int
+        Nodes that the widest group of ranks crosses.
+    ranks_per_node : int
+        Ranks of the pool that share a node.
+    all2all_backend : str
+        How data-parallel ranks exchange the rows of experts; ``none`` where they do not.
+    routing_imbalance : float
+        Rows of the busiest expert-parallel rank over the mean [1]; 0 means that uniform
+        routing's own expectation is taken, which depends on the batch.
+    decode_query_tokens : int
+        Tokens that a decoding request schedules: 1, and those proposed to it [tokens].
+    launches_run_ahead : bool
+        Whether launches are queued ahead of the device, so that they hide behind it.
+    state_dtype : str
+        Data type of the recurrent state; the model's own where it has none.
+    mamba_cache_mode : str
+        Which recurrent states are kept: ``none``, ``align`` or ``all``.
+    redundant_experts : int
+        Replicas of experts, over all ranks.
     """
 
     tensor_parallel_width: int
@@ -76,3 +95,12 @@ class Resolution:
     max_num_batched_tokens: int
     gpu_memory_utilization: float
     overrides: tuple[Override, ...]
+    nodes_spanned: int = 1
+    ranks_per_node: int = 1
+    all2all_backend: str = "none"
+    routing_imbalance: float = 0.0
+    decode_query_tokens: int = 1
+    launches_run_ahead: bool = False
+    state_dtype: str = "fp32"
+    mamba_cache_mode: str = "none"
+    redundant_experts: int = 0
