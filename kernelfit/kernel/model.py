@@ -4,215 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelfit.kernel.errors import InvalidArgument
+from kernelfit.kernel.dtypes import DTYPE_BYTES, dtype_bytes
+from kernelfit.kernel.layers import Attention, Experts, Latent, LayerKind, LinearState, Mlp
 
-DTYPE_BYTES: tuple[tuple[str, float], ...] = (
-    ("fp32", 4.0),
-    ("bf16", 2.0),
-    ("fp16", 2.0),
-    ("fp8", 1.0),
-    ("int8", 1.0),
-    ("int4", 0.5),
-    ("fp4", 0.5),
-)
-
-
-def dtype_bytes(dtype: str) -> float:
-    """Return the size of one element of a data type.
-
-    Parameters
-    ----------
-    dtype : str
-        A name from ``DTYPE_BYTES``.
-
-    Returns
-    -------
-    float
-        Size of one element [bytes].
-
-    Raises
-    ------
-    InvalidArgument
-        When the name is unknown.
-    """
-    for name, size in DTYPE_BYTES:
-        if name == dtype:
-            return size
-    raise InvalidArgument("dtype", dtype, ", ".join(name for name, _ in DTYPE_BYTES))
-
-
-@dataclass(frozen=True, slots=True)
-class Latent:
-    """Widths of multi-head latent attention (MLA).
-
-    Attributes
-    ----------
-    query_rank : int
-        Rank of the query's compression; 0 means that queries are projected directly.
-    kv_rank : int
-        Rank of the compressed key-value latent, which is what the cache keeps.
-    nope_head_dim : int
-        Width of a head's part without rotary positions.
-    rope_head_dim : int
-        Width of the rotary part; one key part is shared by all heads and cached.
-    value_head_dim : int
-        Width of a value head.
-    """
-
-    query_rank: int
-    kv_rank: int
-    nope_head_dim: int
-    rope_head_dim: int
-    value_head_dim: int
-
-
-@dataclass(frozen=True, slots=True)
-class LinearState:
-    """Widths of a linear-attention layer (gated delta rule) and its recurrent state.
-
-    Attributes
-    ----------
-    key_heads : int
-        Query and key heads.
-    value_heads : int
-        Value heads.
-    key_head_dim : int
-        Width of a query or key head.
-    value_head_dim : int
-        Width of a value head.
-    conv_kernel : int
-        Taps of the causal convolution [tokens].
-    state_dtype : str
-        Data type of the recurrent state.
-    """
-
-    key_heads: int
-    value_heads: int
-    key_head_dim: int
-    value_head_dim: int
-    conv_kernel: int
-    state_dtype: str
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """One layer's attention.
-
-    Attributes
-    ----------
-    kind : str
-        ``full``, ``sliding``, ``mla`` or ``linear``.
-    heads : int
-        Query heads.
-    kv_heads : int
-        Key-value heads; equal to ``heads`` for multi-head attention.
-    head_dim : int
-        Width of one head; for ``mla`` that of a query head, for ``linear`` of a value head.
-    window_tokens : int
-        Sliding window [tokens]; 0 means none.
-    bias : bool
-        Whether the query, key and value projections carry a bias.
-    qk_norm : bool
-        Whether queries and keys are normalised per head.
-    output_bias : bool
-        Whether the output projection carries a bias.
-    output_gate : bool
-        Whether the output is gated: the query projection is then twice as wide.
-    sinks : bool
-        Whether each query head has a learned sink.
-    weight_dtype : str or None
-        Data type of the projections' weights; None follows the model.
-    latent : Latent or None
-        Widths of ``mla``; None for other kinds.
-    linear : LinearState or None
-        Widths of ``linear``; None for other kinds.
-    """
-
-    kind: str
-    heads: int
-    kv_heads: int
-    head_dim: int
-    window_tokens: int = 0
-    bias: bool = False
-    qk_norm: bool = False
-    output_bias: bool = False
-    output_gate: bool = False
-    sinks: bool = False
-    weight_dtype: str | None = None
-    latent: Latent | None = None
-    linear: LinearState | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Mlp:
-    """A dense MLP.
-
-    Attributes
-    ----------
-    intermediate : int
-        Hidden width.
-    gated : bool
-        Whether it has a gate projection (three matrices instead of two).
-    bias : bool
-        Whether its projections carry a bias.
-    """
-
-    intermediate: int
-    gated: bool = True
-    bias: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Experts:
-    """A mixture-of-experts MLP.
-
-    Attributes
-    ----------
-    experts : int
-        Routed experts.
-    per_token : int
-        Experts that each token is routed to.
-    intermediate : int
-        Hidden width of one expert.
-    gated : bool
-        Whether an expert has a gate projection.
-    shared_intermediate : int
-        Hidden width of the shared experts together; 0 means none.
-    bias : bool
-        Whether the routed experts' projections and the router carry a bias.
-    """
-
-    experts: int
-    per_token: int
-    intermediate: int
-    gated: bool = True
-    shared_intermediate: int = 0
-    bias: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LayerKind:
-    """Layers that are alike, and how many of them there are.
-
-    Attributes
-    ----------
-    name : str
-        A word for reports.
-    count : int
-        Layers of this kind.
-    attention : Attention
-        Their attention.
-    mlp : Mlp or None
-        Their dense MLP, if any.
-    experts : Experts or None
-        Their mixture of experts, if any.
-    """
-
-    name: str
-    count: int
-    attention: Attention
-    mlp: Mlp | None = None
-    experts: Experts | None = None
+__all__ = [
+    "DTYPE_BYTES",
+    "Attention",
+    "Experts",
+    "Latent",
+    "LayerKind",
+    "LinearState",
+    "Mlp",
+    "Model",
+    "active_parameter_count",
+    "attention_parameters",
+    "dtype_bytes",
+    "mlp_parameters",
+    "parameter_count",
+    "stored_bytes",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +63,33 @@ class Model:
     def layer_count(self) -> int:
         """Layers of every kind together."""
         return sum(kind.count for kind in self.layers)
+
+
+def stored_bytes(model: Model, own: str | None) -> float:
+    """Return the bytes that one element of a weight matrix takes.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    own : str or None
+        The part's own data type; None follows the model.
+
+    Returns
+    -------
+    float
+        Size of an element [bytes], with its share of the quantisation scales where the
+        part has the model's data type. A part with a data type of its own was left out
+        of the quantisation and has no scales.
+
+    Raises
+    ------
+    InvalidArgument
+        When the data type is unknown.
+    """
+    if own is None or own == model.weight_dtype:
+        return dtype_bytes(model.weight_dtype) + model.scale_bytes
+    return dtype_bytes(own)
 
 
 def attention_parameters(model: Model, kind: LayerKind) -> int:
@@ -333,10 +170,29 @@ def _small_parameters(model: Model, kind: LayerKind) -> int:
         total += 2 * a.linear.value_heads + a.linear.value_head_dim
     if kind.mlp is not None and kind.mlp.bias:
         total += (2 if kind.mlp.gated else 1) * kind.mlp.intermediate + hidden
-    if kind.experts is not None and kind.experts.bias:
-        e = kind.experts
-        total += e.experts * ((2 if e.gated else 1) * e.intermediate + hidden + 1)
+    if kind.experts is not None:
+        total += hidden * kind.experts.shared_gate + kind.experts.experts * kind.experts.score_bias
     return total
+
+
+def _expert_parameters(model: Model, experts: Experts) -> int:
+    """Matrices and biases of one routed expert."""
+    biases = (2 if experts.gated else 1) * experts.intermediate + model.hidden
+    matrices = mlp_parameters(model, experts.intermediate, experts.gated)
+    return matrices + (biases if experts.bias else 0)
+
+
+def _layer_parameters(model: Model, kind: LayerKind, experts: int) -> int:
+    """Parameters of one layer with so many of its routed experts."""
+    layer = attention_parameters(model, kind) + _small_parameters(model, kind)
+    if kind.mlp is not None:
+        layer += mlp_parameters(model, kind.mlp.intermediate, kind.mlp.gated)
+    if kind.experts is not None:
+        e = kind.experts
+        layer += experts * _expert_parameters(model, e)
+        layer += (model.hidden + e.bias) * e.experts
+        layer += mlp_parameters(model, e.shared_intermediate, e.gated)
+    return layer
 
 
 def parameter_count(model: Model) -> int:
@@ -355,13 +211,31 @@ def parameter_count(model: Model) -> int:
     """
     total = model.vocab * model.hidden * (1 if model.tied_head else 2) + model.hidden
     for kind in model.layers:
-        layer = attention_parameters(model, kind) + _small_parameters(model, kind)
-        if kind.mlp is not None:
-            layer += mlp_parameters(model, kind.mlp.intermediate, kind.mlp.gated)
-        if kind.experts is not None:
-            e = kind.experts
-            layer += e.experts * mlp_parameters(model, e.intermediate, e.gated)
-            layer += model.hidden * e.experts
-            layer += mlp_parameters(model, e.shared_intermediate, e.gated)
-        total += kind.count * layer
+        held = kind.experts.experts if kind.experts is not None else 0
+        total += kind.count * _layer_parameters(model, kind, held)
+    return total
+
+
+def active_parameter_count(model: Model, embedding: bool = True) -> int:
+    """Return the number of parameters that one token uses.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    embedding : bool
+        Whether the table of input embeddings is counted. Publishers differ: Mistral and
+        Qwen count it, the gpt-oss model card does not, though a token reads one row of it.
+
+    Returns
+    -------
+    int
+        Parameters with only the experts that a token is routed to; equal to
+        ``parameter_count`` for a dense model with the embedding.
+    """
+    tables = 2 if embedding and not model.tied_head else 1
+    total = model.vocab * model.hidden * tables + model.hidden
+    for kind in model.layers:
+        used = kind.experts.per_token if kind.experts is not None else 0
+        total += kind.count * _layer_parameters(model, kind, used)
     return total
