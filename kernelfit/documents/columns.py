@@ -71,7 +71,7 @@ class ColumnModel(Strict):
 
 
 def mapped(
-    document: Document, columns: dict[str, ColumnModel]
+    document: Document, columns: dict[str, ColumnModel], uniform: bool = False
 ) -> tuple[dict[str, ColumnSpec], list[Problem]]:
     """Check the column mapping of a table.
 
@@ -81,6 +81,8 @@ def mapped(
         The run document, for places.
     columns : dict
         Our column's name to the table's column and unit.
+    uniform : bool
+        Whether the document says elsewhere how much work a step had.
 
     Returns
     -------
@@ -115,10 +117,12 @@ def mapped(
     if "duration_s" not in columns:
         message = "a table needs a column mapped to duration_s"
         problems.append(problem_at(document, ("columns",), message))
-    if not any(name in columns for name in _WORK):
+    if not uniform and not any(name in columns for name in _WORK):
         message = "a table needs at least one column that says how much work a step had"
         problems.append(
-            problem_at(document, ("columns",), message, allowed="one of " + ", ".join(_WORK))
+            problem_at(
+                document, ("columns",), message, allowed="uniform, or one of " + ", ".join(_WORK)
+            )
         )
     if problems:
         return {}, problems

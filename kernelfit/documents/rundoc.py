@@ -15,6 +15,7 @@ from kernelfit.documents.dtypes import core_dtype
 from kernelfit.documents.poolspec import POOL_KEYS, PoolSpec
 from kernelfit.documents.problems import InputError, Place, Problem, did_you_mean, shown
 from kernelfit.documents.strict import Strict, parse_as
+from kernelfit.documents.uniform import Cell, UniformModel
 from kernelfit.documents.yamldoc import Document
 from kernelfit.kernel.pool import Pool
 
@@ -48,6 +49,8 @@ class RunDocument(Strict):
     pool: PoolSpec | None = None
     deployment: _DeploymentRef | None = None
     columns: dict[str, ColumnModel] | None = None
+    where: Annotated[dict[str, Cell], Field(min_length=1)] | None = None
+    uniform: UniformModel | None = None
 
 
 def _check_keys(facts: Mapping[str, object], file: str) -> list[Problem]:

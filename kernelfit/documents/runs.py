@@ -25,6 +25,7 @@ from kernelfit.documents.rundoc import (
     stated_facts,
 )
 from kernelfit.documents.strict import parse_as
+from kernelfit.documents.uniform import Cell, Uniform, as_written, misplaced, uniform_of
 from kernelfit.documents.yamldoc import Document, load_yaml
 from kernelfit.kernel.pool import Pool
 
@@ -61,6 +62,10 @@ class RunFacts:
         The ``run.yaml``; None when flags alone describe the run.
     places : mapping of str to Place
         Where each fact was stated, for later complaints; not part of equality.
+    where : mapping of str to str, int or float
+        Values that a table's row must have in these columns to be read; empty reads all.
+    uniform : mapping of str to tuple of Term
+        Amounts of a table whose rows are batches of equal requests; empty otherwise.
     """
 
     gpu: str
@@ -75,6 +80,8 @@ class RunFacts:
     columns: Mapping[str, ColumnSpec]
     source: Path | None
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    where: Mapping[str, Cell] = field(default_factory=dict)
+    uniform: Uniform = field(default_factory=dict)
 
     def place(self, key: str) -> Place:
         """Return where a fact was stated.
@@ -186,6 +193,8 @@ def merge(run: RunFacts, overrides: Mapping[str, object]) -> RunFacts:
     columns = {n: {"column": c.column, "unit": c.unit} for n, c in run.columns.items()}
     if columns:
         data["columns"] = columns
+    data |= {"where": dict(run.where)} if run.where else {}
+    data |= {"uniform": as_written(run.uniform)} if run.uniform else {}
     whole = FLAGS_PLACE if run.source is None else str(run.source)
     data = {key: value for key, value in data.items() if value is not None}
     merged = _facts(Document(whole, data), run.source, given, {}, "")
@@ -262,22 +271,22 @@ def _facts(
         columns=columns,
         source=source,
         places=_places(document, flags),
+        where=parsed.where or {},
+        uniform=uniform_of(parsed.uniform),
     )
 
 
 def _columns(
     document: Document, parsed: RunDocument, facts: Mapping[str, Any]
 ) -> tuple[dict[str, ColumnSpec], list[Problem]]:
-    if facts.get("reader") == "table":
-        if parsed.columns is None:
-            message = "the table reader needs columns: which column is what, with its unit"
-            return {}, [Problem.at(document.place(()), message)]
-        return mapped(document, parsed.columns)
-    if parsed.columns is not None:
-        place = document.place(("columns",), key=True)
-        got = shown(facts.get("reader"))
-        return {}, [Problem.at(place, "columns is only for the table reader", got=got)]
-    return {}, []
+    stated = {name: getattr(parsed, name) for name in ("columns", "where", "uniform")}
+    problems = misplaced(document, stated, facts.get("reader"), parsed.columns or {})
+    if problems or facts.get("reader") != "table":
+        return {}, problems
+    if parsed.columns is None:
+        message = "the table reader needs columns: which column is what, with its unit"
+        return {}, [Problem.at(document.place(()), message)]
+    return mapped(document, parsed.columns, parsed.uniform is not None)
 
 
 def _dtype(document: Document, facts: Mapping[str, Any]) -> tuple[str | None, list[Problem]]:

@@ -7,7 +7,7 @@ does not state is NaN; the store writes both as null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -34,8 +34,11 @@ MARKS: tuple[str, ...] = (
     "resume_or_spec",
     "warmup",
     "pairs_approximated",
+    "context_approximated",
+    "shared_prefix",
+    "neighbour_batch",
 )
-"""Marks of a step, in bit order of the ``marks`` column."""
+"""Marks of a step, in bit order of the ``marks`` column; new ones come last."""
 
 TIMINGS: tuple[str, ...] = ("device", "cycle", "step", "wait", "dispatch")
 """What a duration can mean."""
@@ -111,6 +114,9 @@ class Steps:
         Share of the KV cache in use [1]; NaN where unknown.
     marks : ndarray of int64
         Sums of mark bits.
+    segment : ndarray of int64
+        Part of the workload, as a place in the run's ``segments``; ``UNKNOWN`` where
+        the log names none.
     """
 
     step: Ints
@@ -136,6 +142,7 @@ class Steps:
     in_prompt_tokens: Ints
     kv_usage: Floats
     marks: Ints
+    segment: Ints
 
     @property
     def count(self) -> int:
@@ -245,40 +252,6 @@ class Requests:
         return Requests(*(np.empty(0, dtype=np.int64) for _ in fields(Requests)))
 
 
-def joined_steps(parts: Sequence[Steps]) -> Steps:
-    """Return the steps of several engines as one.
-
-    Parameters
-    ----------
-    parts : sequence of Steps
-        At least one.
-
-    Returns
-    -------
-    Steps
-        All of them, part after part.
-    """
-    columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(Steps)}
-    return Steps(**{name: np.concatenate(arrays) for name, arrays in columns.items()})
-
-
-def joined_requests(parts: Sequence[Requests]) -> Requests:
-    """Return the requests of several engines as one.
-
-    Parameters
-    ----------
-    parts : sequence of Requests
-        At least one.
-
-    Returns
-    -------
-    Requests
-        All of them, part after part.
-    """
-    columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(Requests)}
-    return Requests(**{name: np.concatenate(arrays) for name, arrays in columns.items()})
-
-
 @dataclass(frozen=True, slots=True)
 class Reject:
     """One input line that could not be used.
@@ -350,6 +323,8 @@ class ParsedRun:
         Recorder's own time by the sum of durations [1]; None where not recorded.
     fit_refused_reason : str or None
         Why a fit must not use these durations; None when it may.
+    segments : tuple of str
+        The log's own names of the parts of the workload; none where it has no parts.
     """
 
     steps: Steps
@@ -362,6 +337,7 @@ class ParsedRun:
     stated: Mapping[str, object] = field(default_factory=dict)
     recorder_cost_share: float | None = None
     fit_refused_reason: str | None = None
+    segments: tuple[str, ...] = ()
 
 
 def warmup_bits(step: Ints, duration_s: Floats) -> Ints:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from kernelfit.documents.problems import InputError, Place, Problem, did_you_mean
 from kernelfit.documents.yamldoc import Document, load_yaml
+from kernelfit.logs.fpm_files import is_fpm_file
+from kernelfit.logs.otel_files import is_otel_file
 from kernelfit.logs.recorder import recorder_files
 from kernelfit.logs.registry import readers
 from kernelfit.logs.source import RunSource
@@ -15,6 +18,20 @@ from kernelfit.logs.table_files import is_table
 
 RUN_DOCUMENT = "run.yaml"
 _LOG_SUFFIXES = (".log", ".log.gz")
+
+
+def _is_log(path: Path) -> bool:
+    return path.name.lower().endswith(_LOG_SUFFIXES)
+
+
+_KINDS: dict[str, tuple[Callable[[Path], bool], str]] = {
+    "table": (is_table, "table (.csv, .tsv or .parquet)"),
+    "vllm-log": (_is_log, "log (.log or .log.gz)"),
+    "dynamo-fpm": (is_fpm_file, "forward pass metrics (.jsonl, or a .csv with its columns)"),
+    "otel-steps": (is_otel_file, "step summaries (.parquet or .jsonl)"),
+}
+"""Which files of a folder a reader reads, and what to call them."""
+
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
@@ -63,6 +80,22 @@ def discover(path: Path, overrides: Mapping[str, object] | None = None) -> list[
     named = forced if isinstance(forced, str) else None
     if not path.exists():
         raise InputError([Problem(str(path), None, None, "there is no such file or folder")])
+    return [replace(run, said=_said(run, overrides or {})) for run in _runs(path, named)]
+
+
+def _said(run: RunSource, overrides: Mapping[str, object]) -> dict[str, object]:
+    """Return what flags and the document say, without checking it."""
+    said: dict[str, object] = {}
+    if run.run_yaml is not None:
+        data = load_yaml(run.run_yaml).data
+        if isinstance(data, dict):
+            pool = data.get("pool")
+            said |= {str(k): v for k, v in data.items() if k != "pool"}
+            said |= {str(k): v for k, v in pool.items()} if isinstance(pool, dict) else {}
+    return said | {key: value for key, value in overrides.items() if value is not None}
+
+
+def _runs(path: Path, named: str | None) -> list[RunSource]:
     if path.is_file():
         document = path.parent / RUN_DOCUMENT
         return [_file(path, document if document.is_file() else None, named, path.parent)]
@@ -95,9 +128,7 @@ def discover(path: Path, overrides: Mapping[str, object] | None = None) -> list[
 
 
 def _logs(folder: Path) -> list[Path]:
-    return sorted(
-        p for p in folder.rglob("*") if p.is_file() and p.name.lower().endswith(_LOG_SUFFIXES)
-    )
+    return sorted(p for p in folder.rglob("*") if p.is_file() and _is_log(p))
 
 
 def _reader_of(document: Path, named: str | None) -> str:
@@ -132,16 +163,10 @@ def _folder(document: Path, named: str | None, root: Path) -> list[RunSource]:
     """Return the runs that one ``run.yaml`` describes."""
     folder = document.parent
     reader = _reader_of(document, named)
-    if reader == "table":
-        logs = sorted(p for p in folder.iterdir() if p.is_file() and is_table(p))
-        kind = "table (.csv, .tsv or .parquet)"
-    elif reader == "vllm-log":
-        logs = sorted(
-            p for p in folder.iterdir() if p.is_file() and p.name.lower().endswith(_LOG_SUFFIXES)
-        )
-        kind = "log (.log or .log.gz)"
-    else:
+    if reader not in _KINDS:
         return [_source(folder, document, reader, root)]
+    fits, kind = _KINDS[reader]
+    logs = sorted(p for p in folder.iterdir() if p.is_file() and fits(p))
     if not logs:
         raise InputError([Problem(str(folder), None, None, f"the folder holds no {kind}")])
     if len(logs) == 1:

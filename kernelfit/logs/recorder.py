@@ -18,14 +18,13 @@ from kernelfit.logs.columns import (
     Reject,
     Requests,
     Steps,
-    joined_requests,
-    joined_steps,
     make_steps,
     mark_bit,
     warmup_bits,
 )
 from kernelfit.logs.engine_rows import EngineRows, ints, pairs_of
 from kernelfit.logs.join import Joined, Spans, agreement, join_spans
+from kernelfit.logs.joined import joined_requests, joined_steps
 from kernelfit.logs.lines import line_texts
 from kernelfit.logs.rows import (
     FORMAT_NAME,

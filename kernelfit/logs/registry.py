@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
+from kernelfit.logs.fpm import DynamoFpmReader
+from kernelfit.logs.otel import OtelStepsReader
 from kernelfit.logs.recorder import KernelfitReader
 from kernelfit.logs.source import ENTRY_POINT_GROUP, Reader
 from kernelfit.logs.table import TableReader
@@ -24,7 +26,14 @@ def readers() -> Mapping[str, Reader]:
         Built-in readers first.
     """
     found: dict[str, Reader] = {}
-    for reader in (KernelfitReader(), VllmLogReader(), TableReader()):
+    built_in: tuple[Reader, ...] = (
+        KernelfitReader(),
+        VllmLogReader(),
+        DynamoFpmReader(),
+        OtelStepsReader(),
+        TableReader(),
+    )
+    for reader in built_in:
         found[reader.name] = reader
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         if entry.name not in found:

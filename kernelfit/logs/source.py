@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +29,9 @@ class RunSource:
         Short name for people and for the store; never an absolute path.
     run_id : str
         Name of the run, safe as a folder's name.
+    said : mapping of str to object
+        What flags and the document say, flat and not yet checked: enough for a reader
+        whose log completes the document, so that it cannot be checked before.
     """
 
     path: Path
@@ -35,6 +39,7 @@ class RunSource:
     reader: str
     name: str
     run_id: str
+    said: Mapping[str, object] = field(default_factory=dict)
 
 
 class Reader(Protocol):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +60,7 @@ def is_table(path: Path) -> bool:
     return path.name.lower().endswith(CSV_SUFFIXES + PARQUET_SUFFIXES)
 
 
-def read_table(path: Path, wanted: Sequence[str]) -> RawTable:
+def read_table(path: Path, wanted: Sequence[str], quoted: bool = True) -> RawTable:
     """Read the wanted columns of a table.
 
     Parameters
@@ -66,6 +69,9 @@ def read_table(path: Path, wanted: Sequence[str]) -> RawTable:
         A CSV (plain or gzip) or Parquet file.
     wanted : sequence of str
         Names of columns.
+    quoted : bool
+        Whether a CSV's quotes mean anything. A file of numbers needs none, and without
+        them every line is a row of its own, however it was damaged.
 
     Returns
     -------
@@ -83,12 +89,42 @@ def read_table(path: Path, wanted: Sequence[str]) -> RawTable:
     try:
         if path.name.lower().endswith(PARQUET_SUFFIXES):
             return _parquet(path, wanted)
-        return _csv(path, wanted)
-    except (pa.ArrowException, OSError) as error:
+        return _csv(path, wanted, quoted)
+    except (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         first = str(error).splitlines()[0][:200]
         raise InputError(
             [Problem(place, None, None, f"the table cannot be read: {first}")]
         ) from error
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """Return the names of a table's columns.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        A CSV (plain or gzip) or Parquet file.
+
+    Returns
+    -------
+    tuple of str
+        In the file's order; none when it cannot be read as a table.
+    """
+    try:
+        if path.name.lower().endswith(PARQUET_SUFFIXES):
+            return tuple(pq.ParquetFile(path).schema_arrow.names)
+        with pcsv.open_csv(path, parse_options=_parsing(path)) as stream:
+            return tuple(stream.schema.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        return ()
+
+
+def _parsing(path: Path, quoted: bool = True) -> pcsv.ParseOptions:
+    delimiter = "\t" if ".tsv" in path.name.lower() else ","
+    # Blank lines are kept as rows, so that line numbers stay right.
+    return pcsv.ParseOptions(
+        delimiter=delimiter, ignore_empty_lines=False, quote_char='"' if quoted else False
+    )
 
 
 def _check(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
@@ -116,7 +152,19 @@ def _parquet(path: Path, wanted: Sequence[str]) -> RawTable:
     return RawTable(table, tuple(range(1, table.num_rows + 1)), (), 0)
 
 
-def _csv(path: Path, wanted: Sequence[str]) -> RawTable:
+def _repaired(path: Path) -> bytes:
+    """Return a file's text with undecodable bytes replaced, so that they spoil one row."""
+    raw = path.read_bytes()
+    if path.name.lower().endswith(".gz"):
+        raw = gzip.decompress(raw)
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        raw = raw.decode("utf-8", "replace").encode()
+    return raw
+
+
+def _csv(path: Path, wanted: Sequence[str], quoted: bool) -> RawTable:
     rejects: list[Reject] = []
 
     def wrong_fields(row: pcsv.InvalidRow) -> str:
@@ -125,17 +173,19 @@ def _csv(path: Path, wanted: Sequence[str]) -> RawTable:
         rejects.append(Reject(path.name, int(row.number), reason, ""))
         return "skip"
 
-    # Blank lines are kept as rows, so that line numbers stay right.
-    delimiter = "\t" if ".tsv" in path.name.lower() else ","
-    parse = pcsv.ParseOptions(
-        delimiter=delimiter, ignore_empty_lines=False, invalid_row_handler=wrong_fields
-    )
+    parse = _parsing(path, quoted)
+    parse.invalid_row_handler = wrong_fields
     read = pcsv.ReadOptions(use_threads=False)
-    with pcsv.open_csv(path, read_options=read, parse_options=parse) as stream:
+    data = None if quoted else _repaired(path)
+
+    def whole() -> Path | BytesIO:
+        return path if data is None else BytesIO(data)
+
+    with pcsv.open_csv(whole(), read_options=read, parse_options=parse) as stream:
         _check(path, stream.schema.names, wanted)
     rejects.clear()
     table = pcsv.read_csv(
-        path,
+        whole(),
         read_options=read,
         parse_options=parse,
         convert_options=pcsv.ConvertOptions(

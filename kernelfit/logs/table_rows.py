@@ -91,18 +91,31 @@ class TableRows:
         spec = self.mapping[name]
         column = self.raw.columns.column(spec.column)
         missing = column.is_null().to_numpy(zero_copy_only=False)
-        try:
-            values = pc.cast(column, pa.float64()).to_numpy().astype(np.float64)
-            wrong = np.zeros(self.count, dtype=bool)
-        except pa.ArrowException:
-            values, wrong = self._one_by_one(column)
+        values, wrong = self.numbers(column)
         if not optional:
             self.blame(missing, f"{name} is missing")
         self.blame(wrong, f"{name} is not a number")
         self.blame(~np.isfinite(values) & ~missing & ~wrong, f"{name} is not a finite number")
         return np.where(np.isfinite(values), values, np.nan) * spec.scale
 
-    def _one_by_one(self, column: pa.ChunkedArray) -> tuple[Floats, Bools]:
+    def numbers(self, column: pa.ChunkedArray) -> tuple[Floats, Bools]:
+        """Return a column as it stands, without judging its rows.
+
+        Parameters
+        ----------
+        column : pyarrow.ChunkedArray
+            Text or numbers.
+
+        Returns
+        -------
+        tuple of ndarray, shape (rows,)
+            Values, NaN where missing; and where the cell is no number.
+        """
+        try:
+            values = pc.cast(column, pa.float64()).to_numpy().astype(np.float64)
+            return values, np.zeros(self.count, dtype=bool)
+        except pa.ArrowException:
+            pass
         values = np.full(self.count, np.nan)
         wrong = np.zeros(self.count, dtype=bool)
         for place, value in enumerate(column.to_pylist()):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 STORE_VERSION = 1
-"""Raised when a column changes its meaning; a store of a later version is refused."""
+"""Raised when a column changes its meaning; a store of a later version is refused. A
+column that was added later is null in what was written before."""
 
 VERSION_KEY = b"kernelfit.store.version"
 TABLE_KEY = b"kernelfit.store.table"
@@ -79,6 +80,7 @@ STEPS = _schema(
     ("composition", _TEXT, False),
     # Parquet's own name of a list's items, so that the schema reads back the same.
     ("marks", pa.list_(pa.field("element", _TEXT)), False),
+    ("segment", _TEXT, True),
 )
 """One row per step; the totals mean what ``kernelfit.kernel.batch.BatchTotals`` says."""
 

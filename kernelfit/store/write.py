@@ -70,6 +70,10 @@ def steps_table(run_id: str, run: ParsedRun) -> pa.Table:
             columns.append(pa.array(steps.phases(), type=pa.string()))
         elif spec.name == "marks":
             columns.append(_marks(steps.marks))
+        elif spec.name == "segment":
+            names = pa.array([*run.segments, None], type=pa.string())
+            place = np.where(steps.segment < 0, len(run.segments), steps.segment)
+            columns.append(names.take(pa.array(place)))
         else:
             columns.append(_nullable(getattr(steps, spec.name), spec.type))
     return pa.Table.from_arrays(columns, schema=STEPS)

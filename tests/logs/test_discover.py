@@ -114,5 +114,5 @@ def test_entry_points_add_readers(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("kernelfit.logs.registry.entry_points", entries)
     found = readers()
-    assert list(found) == ["kernelfit", "vllm-log", "table", "mine"]
+    assert list(found) == ["kernelfit", "vllm-log", "dynamo-fpm", "otel-steps", "table", "mine"]
     assert found["table"].name == "table"
