@@ -263,8 +263,9 @@ def prices(
     """
     from kernelfit.cli.batches import from_data
     from kernelfit.documents.problems import InputError, Problem
-    from kernelfit.kernel.batch import TOTAL_FIELDS, BatchTotals
     from kernelfit.kernel.errors import InvalidArgument
+    from kernelfit.kernel.tables import table_of
+    from kernelfit.kernel.totals import BatchTotals
 
     problems: list[Problem] = []
     rows: list[dict[str, Any]] = []
@@ -273,7 +274,7 @@ def prices(
         try:
             batch = from_data(value, file, number)
             step = kernel.step_time(batch)
-            totals = BatchTotals.of(batch.requests, batch.decode_threshold)
+            totals = kernel.totals(batch)
             row: dict[str, Any] = {
                 "line": number,
                 "overlap_s": step.overlap_s,
@@ -297,7 +298,7 @@ def prices(
         raise InputError(problems)
     if reduced:
         # The mean of all of them at once is far cheaper than one interval each.
-        columns = {name: [getattr(t, name) for t in reduced] for name in TOTAL_FIELDS}
+        columns = table_of(reduced)
         for row, mean in zip(rows, kernel.mean_step_times(columns), strict=True):
             row.setdefault("mean_s", float(mean))
     return tuple(rows)

@@ -8,24 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelfit.fit.calibration import Calibration, Evidence, RunUsed
-from kernelfit.fit.design import (
-    build_design,
-    coefficient_names,
-    to_values,
-)
+from kernelfit.fit.design import build_design, coefficient_names
 from kernelfit.fit.identify import LOST, PINNED, at_bound
 from kernelfit.fit.noise import noise_floor
 from kernelfit.fit.point import PointFit, choose_rule, fit_runs, held_out
+from kernelfit.fit.priors import to_values
 from kernelfit.fit.steps import Floats, RunSteps, phase_mask
 from kernelfit.fit.uncertainty import (
     block_length,
     bootstrap,
 )
-from kernelfit.kernel.batch import TOTAL_FIELDS
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.fitted import PHASES
 from kernelfit.kernel.handover import Range, Residuals
+from kernelfit.kernel.totals import TOTAL_FIELDS
 
 RESIDUAL_QUANTILES = 41
 NEGLIGIBLE_SHARE = 1e-3

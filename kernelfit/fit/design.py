@@ -2,7 +2,8 @@
 
 The fit prices steps with the terms that the frozen kernel prices them with; there is no
 second implementation. Unknowns are unit costs (seconds per FLOP, per byte, per count):
-the step time is linear in them within each resource of each stage.
+the step time is linear in them within each resource of each stage, but for collectives,
+where the longer of two linear forms counts.
 """
 
 from __future__ import annotations
@@ -14,18 +15,29 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelfit.fit.steps import Floats, RunSteps
-from kernelfit.kernel.catalog import definition
-from kernelfit.kernel.chip import Chip
-from kernelfit.kernel.costs import peak_of, resource_of
 from kernelfit.kernel.laws import SCHEDULE_COEFFICIENTS
 from kernelfit.kernel.resources import Resource
+from kernelfit.kernel.stage import HOST_STAGE, LAUNCH_STAGE
 
-COLLECTIVES: tuple[str, ...] = ("nvlink_eff", "allreduce_floor_s")
-CPU_COLLECTIVE_SPREAD = 2.3
-"""Spread of the collectives' priors on a CPU, a factor of ten either way [1]: ranks there
-reduce through shared memory, of which figures from GPUs say little."""
+DEVICE: tuple[Resource, ...] = (Resource.SM, Resource.HBM, Resource.NVLINK, Resource.NIC)
 
-DEVICE: tuple[Resource, ...] = (Resource.SM, Resource.HBM, Resource.NVLINK)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """Work with two forms, of which the longer counts.
+
+    Attributes
+    ----------
+    stage, resource : int
+        The cell that it belongs to.
+    one, other : ndarray, shape (n_steps, n_coefficients)
+        Work of each form.
+    """
+
+    stage: int
+    resource: int
+    one: Floats
+    other: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,11 +50,15 @@ class Design:
         Coefficients, in column order.
     device : ndarray, shape (n_stages, n_resources, n_steps, n_coefficients)
         Work on the device of the first ``n_steps`` rows; the rows after them measured
-        the host alone.
+        the host alone. Without the choices.
     device_sum : ndarray, shape (n_steps, n_coefficients)
         The same, stages and resources together.
+    choices : tuple of Choice
+        Collectives.
+    launch : ndarray, shape (n_rows, n_coefficients)
+        Host work that the row's duration covers and that runs ahead of the device.
     host : ndarray, shape (n_rows, n_coefficients)
-        Host work that the row's duration covers.
+        Host work that the row's duration covers and that the device waits for.
     measured_s : ndarray, shape (n_rows,)
         Measured durations [s].
     block : ndarray of int, shape (n_rows,)
@@ -51,25 +67,29 @@ class Design:
         Number of the row's run.
     origin : ndarray of int, shape (n_rows,)
         Index of the row's step in the order of the runs; host rows repeat it.
-    hidden : ndarray of bool, shape (n_rows,)
-        Whether host work hides behind the device.
     """
 
     names: tuple[str, ...]
     device: Floats
     device_sum: Floats
+    choices: tuple[Choice, ...]
+    launch: Floats
     host: Floats
     measured_s: Floats
     block: npt.NDArray[np.int64]
     run: npt.NDArray[np.int64]
     origin: npt.NDArray[np.int64]
-    hidden: npt.NDArray[np.bool_]
 
     @property
     def summed(self) -> Floats:
-        """Work with nothing overlapping, host included; shape (n_rows, n_coefficients)."""
-        total = self.host.copy()
+        """Work with nothing overlapping; shape (n_rows, n_coefficients).
+
+        Of collectives the form with floor and transition is taken.
+        """
+        total = self.host + self.launch
         total[: self.steps] += self.device_sum
+        for choice in self.choices:
+            total[: self.steps] += choice.one
         return total
 
     @property
@@ -90,16 +110,20 @@ class Design:
         Design
             The same columns, fewer rows.
         """
+        steps = rows[: self.steps]
         return Design(
             names=self.names,
-            device=self.device[:, :, rows[: self.steps]],
-            device_sum=self.device_sum[rows[: self.steps]],
+            device=self.device[:, :, steps],
+            device_sum=self.device_sum[steps],
+            choices=tuple(
+                Choice(c.stage, c.resource, c.one[steps], c.other[steps]) for c in self.choices
+            ),
+            launch=self.launch[rows],
             host=self.host[rows],
             measured_s=self.measured_s[rows],
             block=self.block[rows],
             run=self.run[rows],
             origin=self.origin[rows],
-            hidden=self.hidden[rows],
         )
 
 
@@ -119,49 +143,51 @@ def coefficient_names(runs: Sequence[RunSteps]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for run in runs for name in run.plan.coefficients))
 
 
-def run_work(run: RunSteps, names: Sequence[str]) -> tuple[Floats, Floats]:
-    """Return the work of a run's steps by cell and coefficient.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """Work of one run's steps; choices by stage, resource and group."""
 
-    Parameters
-    ----------
-    run : RunSteps
-        The run.
-    names : sequence of str
-        Coefficients, in column order.
+    device: Floats
+    choices: dict[tuple[int, int, str], tuple[Floats, Floats]]
+    launch: Floats
+    host: Floats
 
-    Returns
-    -------
-    ndarray, shape (n_stages, n_resources, n_steps, n_coefficients)
-        Device work.
-    ndarray, shape (n_steps, n_coefficients)
-        Host work, scheduling included.
-    """
+
+def _run_work(run: RunSteps, names: Sequence[str]) -> _Work:
     rows = run.plan.basis.rows(run.totals)
-    stages = [stage for stage in run.plan.stages if stage != "host"]
-    device = np.zeros((len(stages), len(DEVICE), rows.shape[0], len(names)))
-    host = np.zeros((rows.shape[0], len(names)))
+    stages = [stage for stage in run.plan.stages if stage not in (LAUNCH_STAGE, HOST_STAGE)]
+    shape = (rows.shape[0], len(names))
+    device = np.zeros((len(stages), len(DEVICE), *shape))
+    on_host = {LAUNCH_STAGE: np.zeros(shape), HOST_STAGE: np.zeros(shape)}
+    choices: dict[tuple[int, int, str], tuple[Floats, Floats]] = {}
     column = {name: index for index, name in enumerate(names)}
     for term in run.plan.terms:
         work = term.amount * rows[:, term.function]
-        if term.resource is Resource.HOST:
-            host[:, column[term.coefficient]] += work
+        if term.stage in on_host:
+            target = on_host[term.stage]
         else:
-            cell = device[stages.index(term.stage), DEVICE.index(term.resource)]
-            cell[:, column[term.coefficient]] += work
-    return device, host
+            cell = (stages.index(term.stage), DEVICE.index(term.resource))
+            target = device[cell]
+            if term.group:
+                key = (*cell, term.group)
+                target = choices.setdefault(key, (np.zeros(shape), np.zeros(shape)))[term.form]
+        target[:, column[term.coefficient]] += work
+    return _Work(device, choices, on_host[LAUNCH_STAGE], on_host[HOST_STAGE])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
+    launch: Floats
     host: Floats
     measured_s: Floats
     block: npt.NDArray[np.int64]
     run: int
     origin: npt.NDArray[np.int64]
-    hidden: npt.NDArray[np.bool_]
 
 
-def build_design(runs: Sequence[RunSteps], names: Sequence[str], block_steps: int) -> Design:
+def build_design(
+    runs: Sequence[RunSteps], names: Sequence[str], block_steps: int, host_rule: str = "hidden"
+) -> Design:
     """Stack the runs of one GPU type.
 
     Parameters
@@ -172,6 +198,9 @@ def build_design(runs: Sequence[RunSteps], names: Sequence[str], block_steps: in
         Coefficients, in column order.
     block_steps : int
         Length of a time block [steps].
+    host_rule : str
+        ``hidden`` where host work that runs ahead hides behind the device, ``added``
+        where it is waited for all the same.
 
     Returns
     -------
@@ -185,144 +214,79 @@ def build_design(runs: Sequence[RunSteps], names: Sequence[str], block_steps: in
     scheduling; ``cycle`` and ``step`` durations cover everything.
     """
     schedule = np.asarray([name in SCHEDULE_COEFFICIENTS for name in names])
-    devices: list[Floats] = []
+    works: list[_Work] = []
     step_rows: list[_Rows] = []
     host_rows: list[_Rows] = []
     first_block = first_step = 0
     for number, run in enumerate(runs):
-        device, host = run_work(run, names)
+        work = _run_work(run, names)
+        works.append(work)
+        launch, host = work.launch, work.host
+        if host_rule == "added":
+            launch, host = np.zeros_like(launch), launch + host
         block = first_block + np.arange(run.size) // block_steps
         origin = first_step + np.arange(run.size)
-        covered = host if run.timing != "device" else np.where(schedule, 0.0, host)
-        hidden = np.full(run.size, run.plan.resolution.async_scheduling)
-        devices.append(device)
-        step_rows.append(_Rows(covered, run.duration_s, block, number, origin, hidden))
+        outside = np.where(schedule, launch + host, 0.0)
+        if run.timing == "device":
+            launch, host = np.where(schedule, 0.0, launch), np.where(schedule, 0.0, host)
+        step_rows.append(_Rows(launch, host, run.duration_s, block, number, origin))
         known = np.isfinite(run.host_s) & (run.host_s > 0.0)
         if run.timing == "device" and known.any():
-            outside = np.where(schedule, host, 0.0)[known]
-            never = np.zeros(outside.shape[0], dtype=bool)
+            waited = outside[known]
             host_rows.append(
-                _Rows(outside, run.host_s[known], block[known], number, origin[known], never)
+                _Rows(
+                    np.zeros_like(waited),
+                    waited,
+                    run.host_s[known],
+                    block[known],
+                    number,
+                    origin[known],
+                )
             )
         first_block = int(block[-1]) + 1 if run.size else first_block
         first_step += run.size
-    widest = max((d.shape[0] for d in devices), default=0)
-    padded = [np.pad(d, ((0, widest - d.shape[0]), (0, 0), (0, 0), (0, 0))) for d in devices]
-    device = np.concatenate(padded, axis=2)
     rows = step_rows + host_rows
+    device = _stacked(works)
     return Design(
         names=tuple(names),
         device=device,
         device_sum=device.sum(axis=(0, 1)),
+        choices=_choices(works),
+        launch=np.concatenate([r.launch for r in rows]),
         host=np.concatenate([r.host for r in rows]),
         measured_s=np.concatenate([r.measured_s for r in rows]),
         block=np.concatenate([r.block for r in rows]),
         run=np.concatenate([np.full(r.block.size, r.run) for r in rows]),
         origin=np.concatenate([r.origin for r in rows]),
-        hidden=np.concatenate([r.hidden for r in rows]),
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Priors:
-    """Prior and bounds of every unit cost, in natural logarithms.
-
-    Attributes
-    ----------
-    centre : ndarray, shape (n_coefficients,)
-        ln of the prior unit cost [ln s].
-    spread : ndarray, shape (n_coefficients,)
-        One standard deviation [1].
-    low, high : ndarray, shape (n_coefficients,)
-        Bounds [ln s]: a rate never beats its datasheet peak.
-    """
-
-    centre: Floats
-    spread: Floats
-    low: Floats
-    high: Floats
+def _stacked(works: Sequence[_Work]) -> Floats:
+    widest = max((work.device.shape[0] for work in works), default=0)
+    padded = [
+        np.pad(w.device, ((0, widest - w.device.shape[0]), (0, 0), (0, 0), (0, 0))) for w in works
+    ]
+    return np.concatenate(padded, axis=2)
 
 
-def build_priors(names: Sequence[str], chip: Chip) -> Priors:
-    """Return the priors of unit costs for a GPU type.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Coefficients.
-    chip : Chip
-        The GPU type.
-
-    Returns
-    -------
-    Priors
-        From ``kernelfit.kernel.catalog``.
-    """
-    centre, spread, low, high = [], [], [], []
-    for name in names:
-        entry = definition(name)
-        if entry.kind == "time":
-            middle = float(np.log(entry.prior))
-            bottom = middle - 14.0
-        else:
-            peak = peak_of(name, resource_of(name), chip)
-            bottom = -float(np.log(peak))
-            middle = bottom - float(np.log(definition_eff(name)))
-            if entry.kind == "m_half":
-                middle += float(np.log(entry.prior))
-                bottom = middle - 14.0
-        wide = chip.kind == "cpu" and name in COLLECTIVES
-        centre.append(middle)
-        spread.append(CPU_COLLECTIVE_SPREAD if wide else entry.prior_spread)
-        low.append(bottom)
-        high.append(middle + 10.0)
-    return Priors(np.asarray(centre), np.asarray(spread), np.asarray(low), np.asarray(high))
-
-
-def definition_eff(name: str) -> float:
-    """Return the prior efficiency behind a rate or an envelope.
-
-    Parameters
-    ----------
-    name : str
-        An efficiency, or ``gemm_m_half`` of a data type.
-
-    Returns
-    -------
-    float
-        Prior share of the peak [1].
-    """
-    entry = definition(name)
-    if entry.kind == "m_half":
-        return definition(f"gemm_eff_{name.rpartition('_')[2]}").prior
-    return entry.prior
-
-
-def to_values(names: Sequence[str], unit_costs_s: Floats, chip: Chip) -> dict[str, float]:
-    """Turn unit costs into coefficients in their own units.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Coefficients, in column order.
-    unit_costs_s : ndarray, shape (n_coefficients,)
-        Seconds per unit of work [s].
-    chip : Chip
-        The GPU type.
-
-    Returns
-    -------
-    dict of str to float
-        Efficiencies [1], ``m_half`` [tokens] and times [s].
-    """
-    cost = dict(zip(names, (float(c) for c in unit_costs_s), strict=True))
-    values = {}
-    for name in names:
-        kind = definition(name).kind
-        if kind == "time":
-            values[name] = cost[name]
-        elif kind == "m_half":
-            values[name] = cost[name] / cost[f"gemm_eff_{name.rpartition('_')[2]}"]
-        else:
-            values[name] = 1.0 / (cost[name] * peak_of(name, resource_of(name), chip))
-    return values
+def _choices(works: Sequence[_Work]) -> tuple[Choice, ...]:
+    """Choices of all runs; a run without one has no work in either of its forms."""
+    keys = dict.fromkeys(key for work in works for key in work.choices)
+    return tuple(
+        Choice(
+            key[0],
+            key[1],
+            *(
+                np.concatenate(
+                    [
+                        work.choices[key][form]
+                        if key in work.choices
+                        else np.zeros_like(work.launch)
+                        for work in works
+                    ]
+                )
+                for form in (0, 1)
+            ),
+        )
+        for key in keys
+    )

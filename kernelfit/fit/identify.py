@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernelfit.fit.design import Design, Priors
+from kernelfit.fit.design import Design
+from kernelfit.fit.priors import Priors
 from kernelfit.fit.solve import Solution, predict
 from kernelfit.fit.steps import Floats
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelfit.fit.calibration import Noise
 from kernelfit.fit.steps import RunSteps
-from kernelfit.kernel.batch import TOTAL_FIELDS
+from kernelfit.kernel.totals import TOTAL_FIELDS
 
 NEAR = 0.02
 """Context within this share of each other counts as the same shape [1]."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelfit.fit.calibration import Calibration, Score
-from kernelfit.fit.design import Design, Priors, build_design, build_priors, coefficient_names
+from kernelfit.fit.design import Design, build_design, coefficient_names
 from kernelfit.fit.identify import LOST, Identifiability, identify
+from kernelfit.fit.priors import Priors, build_priors
 from kernelfit.fit.solve import RULES, Solution, predict, solve
 from kernelfit.fit.splits import make_folds, train_and_test
 from kernelfit.fit.steps import Floats, RunSteps

@@ -15,7 +15,8 @@ import numpy as np
 from scipy.optimize import least_squares, nnls
 from threadpoolctl import threadpool_limits
 
-from kernelfit.fit.design import Design, Priors
+from kernelfit.fit.design import Choice, Design
+from kernelfit.fit.priors import Priors
 from kernelfit.fit.steps import Floats
 
 RULES: tuple[str, ...] = ("sum", "max", "share")
@@ -77,30 +78,45 @@ def predict(design: Design, log_cost: Floats, share: float) -> tuple[Floats, Flo
         Derivative of the prediction by the share [s]; never positive.
     """
     cost = np.exp(log_cost)
-    slope = design.host * cost
-    predicted = slope.sum(axis=1)
-    by_share = np.zeros_like(predicted)
     steps = design.steps
+    launch_slope, host_slope = design.launch * cost, design.host * cost
     device_slope = design.device_sum * cost
+    exchanged = [_longer(choice, cost) for choice in design.choices]
+    for slope in exchanged:
+        device_slope += slope
     device = device_slope.sum(axis=1)
+    by_share = np.zeros(design.measured_s.size)
     if share > 0.0:
-        cells = design.device @ cost
-        widest = cells.argmax(axis=1)
-        largest = np.take_along_axis(cells, widest[:, None, :], axis=1)[:, 0, :].sum(axis=0)
-        chosen = np.take_along_axis(design.device, widest[:, None, :, None], axis=1)
-        overlapped = chosen[:, 0].sum(axis=0) * cost
+        overlapped = _overlapped(design, cost, exchanged)
+        by_share[:steps] = overlapped.sum(axis=1) - device
         device_slope = (1.0 - share) * device_slope + share * overlapped
-        by_share[:steps] = largest - device
         device = device + share * by_share[:steps]
-    host = predicted[:steps]
-    hidden = design.hidden[:steps]
-    behind = hidden & (host > device)
-    ahead = hidden & ~behind
-    slope[:steps][ahead] = 0.0
-    slope[:steps] += np.where(behind[:, None], 0.0, device_slope)
-    by_share[:steps][behind] = 0.0
-    predicted[:steps] = np.where(behind, host, np.where(ahead, device, device + host))
-    return predicted, slope, by_share
+    launch = launch_slope.sum(axis=1)
+    predicted = host_slope.sum(axis=1)
+    ahead = launch[:steps] > device
+    by_share[:steps][ahead] = 0.0
+    predicted[:steps] += np.where(ahead, launch[:steps], device)
+    host_slope[:steps] += np.where(ahead[:, None], launch_slope[:steps], device_slope)
+    return predicted, host_slope, by_share
+
+
+def _longer(choice: Choice, cost: Floats) -> Floats:
+    """Time by coefficient of the longer form; shape (n_steps, n_coefficients)."""
+    longer = (choice.one @ cost) >= (choice.other @ cost)
+    return np.where(longer[:, None], choice.one, choice.other) * cost
+
+
+def _overlapped(design: Design, cost: Floats, exchanged: list[Floats]) -> Floats:
+    """Time by coefficient of the largest resource of every stage, stages added up."""
+    cells = design.device @ cost
+    for choice, slope in zip(design.choices, exchanged, strict=True):
+        cells[choice.stage, choice.resource] += slope.sum(axis=1)
+    widest = cells.argmax(axis=1)
+    chosen = np.take_along_axis(design.device, widest[:, None, :, None], axis=1)
+    overlapped = chosen[:, 0].sum(axis=0) * cost
+    for choice, slope in zip(design.choices, exchanged, strict=True):
+        overlapped += slope * (widest[choice.stage] == choice.resource)[:, None]
+    return np.asarray(overlapped)
 
 
 def _soft(residual: Floats) -> tuple[Floats, Floats]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from kernelfit.kernel.batch import TOTAL_FIELDS
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.model import Model
+from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Pool
-from kernelfit.kernel.pricing import Plan
+from kernelfit.kernel.tables import alike_windows
+from kernelfit.kernel.totals import TOTAL_FIELDS
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -47,10 +48,14 @@ class RunSteps:
         What the reader noted about each step.
     probe_s : ndarray, shape (n_steps,)
         Time of the recorder's speed probe beside each step [s]; NaN where unknown.
+    start_s : ndarray, shape (n_steps,)
+        When each step started, on a clock of the run's own [s]; NaN where unknown.
     recorder_cost_share : float
         Share of the run's time that recording took [1]; 0 where unknown.
     probe_reference_s : float
         What the probe usually takes on this machine [s]; NaN where unknown.
+    chunks_per_token : float
+        Streamed chunks per output token of a client-side record [1]; NaN where unknown.
     """
 
     run: str
@@ -63,8 +68,10 @@ class RunSteps:
     phase: tuple[str, ...]
     marks: tuple[tuple[str, ...], ...]
     probe_s: Floats
+    start_s: Floats
     recorder_cost_share: float = 0.0
     probe_reference_s: float = float("nan")
+    chunks_per_token: float = float("nan")
 
     @property
     def size(self) -> int:
@@ -109,6 +116,7 @@ class RunSteps:
             phase=tuple(self.phase[i] for i in chosen),
             marks=tuple(self.marks[i] for i in chosen),
             probe_s=self.probe_s[chosen],
+            start_s=self.start_s[chosen],
         )
 
 
@@ -165,6 +173,7 @@ def make_run(
     phase: Sequence[str] | None = None,
     marks: Sequence[Sequence[str]] | None = None,
     recorder_cost_share: float = 0.0,
+    chunks_per_token: float = float("nan"),
 ) -> RunSteps:
     """Build a run from columns.
 
@@ -183,14 +192,17 @@ def make_run(
     timing : str
         What the durations cover.
     columns : mapping of str to array_like, shape (n_steps,)
-        ``duration_s``, every field of ``BatchTotals``, and where known ``step``,
-        ``host_s`` and ``probe_s``.
+        ``duration_s``, every field of ``BatchTotals``, and where known the totals of the
+        model's sliding windows (``alike_windows`` of the others where not), ``step``,
+        ``host_s``, ``probe_s`` and ``start_s``.
     phase : sequence of str, optional
         Phase per step; derived from the attention path where not given.
     marks : sequence of sequence of str, optional
         Reader's marks per step.
     recorder_cost_share : float
         Share of the run's time that recording took [1].
+    chunks_per_token : float
+        Streamed chunks per output token of a client-side record [1].
 
     Returns
     -------
@@ -205,6 +217,11 @@ def make_run(
     duration = np.asarray(columns["duration_s"], dtype=np.float64)
     size = duration.size
     totals = {name: np.asarray(columns[name], dtype=np.float64) for name in TOTAL_FIELDS}
+    plan = Plan.of(model, chip, pool, engine_version)
+    totals |= {
+        name: np.asarray(columns.get(name, values), dtype=np.float64)
+        for name, values in alike_windows(totals, plan.basis.windows).items()
+    }
     unknown = np.full(size, np.nan)
     host = np.asarray(columns.get("host_s", unknown), dtype=np.float64)
     if phase is None:
@@ -215,7 +232,7 @@ def make_run(
         ]
     return RunSteps(
         run=run,
-        plan=Plan.of(model, chip, pool, engine_version),
+        plan=plan,
         timing=timing,
         step=np.asarray(columns.get("step", np.arange(size)), dtype=np.int64),
         totals=totals,
@@ -224,5 +241,7 @@ def make_run(
         phase=tuple(phase),
         marks=tuple(tuple(m) for m in marks) if marks is not None else ((),) * size,
         probe_s=np.asarray(columns.get("probe_s", unknown), dtype=np.float64),
+        start_s=np.asarray(columns.get("start_s", unknown), dtype=np.float64),
         recorder_cost_share=recorder_cost_share,
+        chunks_per_token=chunks_per_token,
     )

@@ -191,35 +191,32 @@ def relieve(shares: Shares, at: int, requests: int) -> Answer:
 
 def _lead(shares: Shares, at: int, top: int) -> float:
     fitted = float(shares.fitted_s[at].sum())
-    host = float(shares.host_s[at])
-    none, full = shares.device_s[0, at], shares.device_s[1, at]
-    if shares.hidden:
-        # The host leads alone where it outlasts the device; otherwise it is out of the race.
-        whole = (float(none.sum()), float(full.sum()))
-        races = [(whole[0] - host, whole[1] - host)]
-        if top != HOST:
-            races += [(none[top] - none[r], full[top] - full[r]) for r in _others(top, HOST)]
-    else:
-        # The host's time is the same whatever overlaps on the device.
-        none, full = none.copy(), full.copy()
-        none[HOST] = full[HOST] = host
-        races = [(none[top] - none[r], full[top] - full[r]) for r in _others(top)]
+    launch, waited = float(shares.launch_s[at]), float(shares.host_s[at])
+    ahead = launch if shares.hidden else 0.0
+    none, full = shares.device_s[0, at].copy(), shares.device_s[1, at].copy()
+    whole = (float(none.sum()), float(full.sum()))
+    device = (1.0 - shares.share) * whole[0] + shares.share * whole[1]
+    races = []
+    if ahead:
+        # What runs ahead leads where it outlasts the device; otherwise it is out of the race.
+        races.append((whole[0] - ahead, whole[1] - ahead))
+    if ahead <= device:
+        # Host time that is waited for is the same whatever overlaps on the device.
+        none[HOST] = full[HOST] = waited + launch - ahead
+        races += [(none[top] - none[r], full[top] - full[r]) for r in _others(top)]
     distances = []
     for before, after in races:
         if before != after and 0.0 <= before / (before - after) <= 1.0:
             share = before / (before - after)
-            device = float(
-                (1.0 - share) * shares.device_s[0, at].sum() + share * shares.device_s[1, at].sum()
-            )
-            time = max(device, host) if shares.hidden else device + host
+            between = (1.0 - share) * whole[0] + share * whole[1]
+            time = max(between, ahead) + waited + launch - ahead
             distances.append(abs(time - fitted) / fitted)
     if distances:
         return min(distances)
     parts = np.sort(shares.fitted_s[at])
     second = float(parts[-2])
-    if shares.hidden and top == HOST:
-        share = shares.share
-        second = float(((1.0 - share) * none + share * full).sum())
+    if ahead > device:
+        second = device
     return (float(parts[-1]) - second) / float(parts[-1])
 
 

@@ -63,7 +63,11 @@ def default_questions(kernels: Sequence[FittedKernel]) -> tuple[Question, ...]:
             held = [limit_of(pool, context).requests for pool in pools]
             targets_s = {
                 round_above(
-                    float(pool.mean_step_times(decode_columns([min(ANCHOR, most)], [context]))[0])
+                    float(
+                        pool.mean_step_times(
+                            decode_columns([min(ANCHOR, most)], [context], pool.plan.basis.windows)
+                        )[0]
+                    )
                 )
                 for pool, most in zip(pools, held, strict=True)
                 if most > 0

@@ -178,7 +178,8 @@ def _bottlenecks(pool: _Pool, noise: _Noise) -> Iterator[Flag]:
     if not loads:
         return
     contexts, requests = zip(*loads, strict=True)
-    shares = owed(pool.candidate.kernel, pool.draws, decode_columns(requests, contexts))
+    windows = pool.candidate.kernel.plan.basis.windows
+    shares = owed(pool.candidate.kernel, pool.draws, decode_columns(requests, contexts, windows))
     for at, (context, count) in enumerate(loads):
         answer = conclude.relieve(shares, at, count)
         tell = None
@@ -192,7 +193,10 @@ def _telling(pool: _Pool, context: int, requests: int) -> int:
     views = pool.views[context]
     most = views.fitted_s.size
     sizes = [requests, *(1 << k for k in range(most.bit_length()) if 1 << k <= most)]
-    shares = owed(pool.candidate.kernel, pool.draws, decode_columns(sizes, [context] * len(sizes)))
+    windows = pool.candidate.kernel.plan.basis.windows
+    shares = owed(
+        pool.candidate.kernel, pool.draws, decode_columns(sizes, [context] * len(sizes), windows)
+    )
     places = np.asarray(sizes) - 1
     best = conclude.telling_batch(shares, views.fitted_s[places], views.draws_s[:, places], 0)
     return sizes[best]

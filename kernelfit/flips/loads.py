@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelfit.fit.steps import pool_label
-from kernelfit.kernel.batch import BatchTotals
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.tables import alike_windows
+from kernelfit.kernel.totals import BatchTotals
 
 Floats = npt.NDArray[np.float64]
 
@@ -131,7 +132,9 @@ def limit_of(kernel: FittedKernel, context_tokens: int) -> Limit:
     return min(limits, key=lambda limit: limit.requests)
 
 
-def decode_columns(requests: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Mapping[str, Floats]:
+def decode_columns(
+    requests: npt.ArrayLike, context_tokens: npt.ArrayLike, windows: Sequence[int] = ()
+) -> Mapping[str, Floats]:
     """Return the totals of uniform decode batches.
 
     Parameters
@@ -140,17 +143,19 @@ def decode_columns(requests: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Ma
         Requests of each batch, each scheduling one token.
     context_tokens : array_like, shape (n_batches,)
         Tokens in the KV cache of every request before the step [tokens].
+    windows : sequence of int
+        Sliding windows of the model [tokens].
 
     Returns
     -------
     mapping of str to ndarray, shape (n_batches,)
-        One column per field of ``BatchTotals``: each request reads its context and its own
-        new token, and is one query against as many keys.
+        One column per field of ``BatchTotals``, and per total of each window: each request
+        reads its context and its own new token, and is one query against as many keys.
     """
     count = np.asarray(requests, dtype=np.float64)
     keys = count * (np.asarray(context_tokens, dtype=np.float64) + 1.0)
     none = np.zeros_like(count)
-    return {
+    columns = {
         "requests": count,
         "tokens": count,
         "decode_requests": count,
@@ -159,6 +164,7 @@ def decode_columns(requests: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Ma
         "prefill_context_tokens": none,
         "prefill_pairs": none,
     }
+    return columns | alike_windows(columns, windows)
 
 
 def in_domain(kernel: FittedKernel, requests: int, context_tokens: int) -> bool:

@@ -9,7 +9,9 @@ import numpy as np
 
 from kernelfit.flips.loads import Floats, decode_columns, limit_of
 from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.pricing import Costs
 from kernelfit.kernel.resources import Resource
+from kernelfit.kernel.stage import HOST_STAGE, LAUNCH_STAGE
 
 DRAWS_USED = 100
 """Draws behind a probability; enough to tell 5 % from 10 %."""
@@ -53,10 +55,12 @@ class Shares:
         The same under each draw, as fitted [s].
     device_s : ndarray, shape (2, n_batches, n_resources)
         Device parts under NoOverlap and Overlap, from which any share of overlap mixes [s].
+    launch_s : ndarray, shape (n_batches,)
+        Host time that runs ahead of the device [s].
     host_s : ndarray, shape (n_batches,)
-        Host time [s].
+        Host time that the device waits for [s].
     hidden : bool
-        Whether host time hides behind the device.
+        Whether host time that runs ahead hides behind the device.
     share : float
         Fitted share of overlap [1].
     """
@@ -66,6 +70,7 @@ class Shares:
     fitted_s: Floats
     draws_s: Floats
     device_s: Floats
+    launch_s: Floats
     host_s: Floats
     hidden: bool
     share: float
@@ -114,6 +119,7 @@ def look(
     columns = decode_columns(
         np.concatenate([np.arange(1, n + 1) for n in most]) if most else np.zeros(0),
         np.repeat(np.asarray(contexts, dtype=np.float64), most),
+        kernel.plan.basis.windows,
     )
     bounds = kernel.step_times(columns)
     fitted = kernel.mean_step_times(columns)
@@ -153,66 +159,90 @@ def owed(
         Time by resource.
     """
     rows = kernel.plan.basis.rows(columns)
-    hidden = kernel.plan.resolution.async_scheduling
+    hidden = kernel.fitted.host_rule == "hidden"
     share = kernel.fitted.overlap_share
-    device, host = _parts(kernel, rows)
-    with_host = device[0].copy()
-    with_host[:, HOST] = host
-    under = np.empty((len(draws), *with_host.shape))
+    parts = _parts(kernel, rows)
+    under = np.empty((len(draws), *parts.device_s.shape[1:]))
     for row, draw in zip(under, draws, strict=True):
-        row[:] = mixed(*_parts(draw, rows), share, hidden)
+        row[:] = mixed(_parts(draw, rows), draw.fitted.overlap_share, hidden)
     return Shares(
-        overlap_s=mixed(device, host, 1.0, hidden),
+        overlap_s=mixed(parts, 1.0, hidden=True),
         # The bound adds the host's time whether it can hide or not.
-        no_overlap_s=with_host,
-        fitted_s=mixed(device, host, share, hidden),
+        no_overlap_s=mixed(parts, 0.0, hidden=False),
+        fitted_s=mixed(parts, share, hidden),
         draws_s=under,
-        device_s=device,
-        host_s=host,
+        device_s=parts.device_s,
+        launch_s=parts.launch_s,
+        host_s=parts.host_s,
         hidden=hidden,
         share=share,
     )
 
 
-def mixed(device_s: Floats, host_s: Floats, share: float, hidden: bool) -> Floats:
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Time of some batches by what it is spent on.
+
+    Attributes
+    ----------
+    device_s : ndarray, shape (2, n_batches, n_resources)
+        Device parts under NoOverlap and Overlap [s].
+    launch_s, host_s : ndarray, shape (n_batches,)
+        Host time that runs ahead, and host time that the device waits for [s].
+    """
+
+    device_s: Floats
+    launch_s: Floats
+    host_s: Floats
+
+
+def mixed(parts: Parts, share: float, hidden: bool) -> Floats:
     """Mix the two bounds by a share of overlap.
 
     Parameters
     ----------
-    device_s : ndarray, shape (2, n_batches, n_resources)
-        Device parts under NoOverlap and Overlap [s].
-    host_s : ndarray, shape (n_batches,)
-        Host time [s].
+    parts : Parts
+        Times of the batches.
     share : float
         Share of overlap [1].
     hidden : bool
-        Whether host time hides behind the device.
+        Whether host time that runs ahead hides behind the device.
 
     Returns
     -------
     ndarray, shape (n_batches, n_resources)
         Time owed to each resource [s].
     """
-    parts: Floats = (1.0 - share) * device_s[0] + share * device_s[1]
+    owed_s: Floats = (1.0 - share) * parts.device_s[0] + share * parts.device_s[1]
+    launch = parts.launch_s
     if hidden:
-        behind = host_s > parts.sum(axis=1)
-        parts[behind] = 0.0
-        host_s = np.where(behind, host_s, 0.0)
-    parts[:, HOST] = host_s
-    return parts
+        behind = launch > owed_s.sum(axis=1)
+        owed_s[behind] = 0.0
+        launch = np.where(behind, launch, 0.0)
+    owed_s[:, HOST] = launch + parts.host_s
+    return owed_s
 
 
-def _parts(kernel: FittedKernel, rows: Floats) -> tuple[Floats, Floats]:
-    """Device time by resource under NoOverlap and Overlap, and host time."""
+def _parts(kernel: FittedKernel, rows: Floats) -> Parts:
     batches = rows.shape[0]
-    stages = len(kernel.plan.stages)
-    alone = np.zeros((stages, batches, len(RESOURCES)))
+    stages = kernel.plan.stages
+    alone = np.zeros((len(stages), batches, len(RESOURCES)))
+    on_host = {LAUNCH_STAGE: np.zeros(batches), HOST_STAGE: np.zeros(batches)}
     for cell in kernel.cells:
-        place = alone[cell.stage, :, RESOURCES.index(cell.resource.value)]
-        for function, cost in cell.costs:
-            place += cost * rows[:, function]
-    host = alone[:, :, HOST].sum(axis=0)
-    alone[:, :, HOST] = 0.0
+        place = on_host.get(
+            stages[cell.stage], alone[cell.stage, :, RESOURCES.index(cell.resource.value)]
+        )
+        place += _linear(cell.costs, rows)
+        for one, other in cell.choices:
+            place += np.maximum(_linear(one, rows), _linear(other, rows))
     largest = alone.max(axis=2, keepdims=True)
     sets = alone.argmax(axis=2)[..., None] == np.arange(len(RESOURCES))
-    return np.stack([alone.sum(axis=0), (largest * sets).sum(axis=0)]), host
+    device = np.stack([alone.sum(axis=0), (largest * sets).sum(axis=0)])
+    return Parts(device, on_host[LAUNCH_STAGE], on_host[HOST_STAGE])
+
+
+def _linear(costs: Costs, rows: Floats) -> Floats:
+    time = np.zeros(rows.shape[0])
+    for function, cost in costs:
+        time += cost * rows[:, function]
+    return time

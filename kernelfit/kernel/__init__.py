@@ -1,6 +1,6 @@
 """The pure core: what a simulator calls. Standard library and numpy only."""
 
-from kernelfit.kernel.batch import Batch, BatchTotals, RequestShape
+from kernelfit.kernel.batch import Batch, RequestShape
 from kernelfit.kernel.catalog import Coefficient
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.datasheet import DatasheetKernel
@@ -14,10 +14,11 @@ from kernelfit.kernel.estimate import (
 from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.handover import Fitted
 from kernelfit.kernel.interface import Kernel
-from kernelfit.kernel.model import Attention, Experts, LayerKind, Mlp, Model
+from kernelfit.kernel.model import Attention, Experts, Latent, LayerKind, LinearState, Mlp, Model
 from kernelfit.kernel.pool import Direction, Placement, Pool, Tier
 from kernelfit.kernel.resolved import Override, Resolution
 from kernelfit.kernel.resources import Resource
+from kernelfit.kernel.totals import BatchTotals, WindowTotals
 
 __all__ = [
     "Attention",
@@ -35,7 +36,9 @@ __all__ = [
     "InvalidArgument",
     "Kernel",
     "KernelError",
+    "Latent",
     "LayerKind",
+    "LinearState",
     "MemoryBreakdown",
     "Mlp",
     "Model",
@@ -48,4 +51,5 @@ __all__ = [
     "Resource",
     "StepEstimate",
     "Tier",
+    "WindowTotals",
 ]

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import numpy.typing as npt
 
 from kernelfit.kernel import memory, transfers
 from kernelfit.kernel.basis import Array
-from kernelfit.kernel.batch import Batch, BatchTotals
+from kernelfit.kernel.batch import Batch
+from kernelfit.kernel.bounds import added_host, estimate, hidden_host
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.estimate import CoefficientOrigin, MemoryBreakdown, StepEstimate
+from kernelfit.kernel.limits import check_batch, check_budget, check_totals
+from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Direction, Placement, Pool, Tier
-from kernelfit.kernel.pricing import (
-    Cell,
-    Plan,
-    check_batch,
-    check_totals,
-    estimate,
-    price,
-    price_many,
-    with_host,
-)
+from kernelfit.kernel.pricing import Cell, price, price_many
 from kernelfit.kernel.resolved import Resolution
+from kernelfit.kernel.totals import BatchTotals
 
 CORE_SET = "kernelfit.kernel"
 
@@ -104,9 +100,24 @@ class PricedKernel:
         InvalidArgument
             When the batch exceeds the pool's limits.
         """
-        check_batch(self.plan, batch)
-        totals = BatchTotals.of(batch.requests, batch.decode_threshold)
-        return self.totals_time(totals, batch.sm_budget)
+        totals = self.totals(batch)
+        check_batch(self.plan, batch, totals)
+        return estimate(price(self.plan, self.cells, totals, batch.sm_budget))
+
+    def totals(self, batch: Batch) -> BatchTotals:
+        """Reduce a batch to the totals that this deployment's laws use.
+
+        Parameters
+        ----------
+        batch : Batch
+            The batch.
+
+        Returns
+        -------
+        BatchTotals
+            With one entry per sliding window of the model.
+        """
+        return BatchTotals.of(batch.requests, batch.decode_threshold, self.plan.basis.windows)
 
     def totals_time(self, totals: BatchTotals, sm_budget: int = 0) -> StepEstimate:
         """Return the time of one forward pass from its totals.
@@ -129,7 +140,9 @@ class PricedKernel:
             When the totals are those of no batch, or exceed the pool's limits.
         """
         check_totals(self.plan, totals)
-        return estimate(self.plan, price(self.plan, self.cells, totals, sm_budget))
+        if sm_budget:
+            check_budget(self.plan, sm_budget)
+        return estimate(price(self.plan, self.cells, totals, sm_budget))
 
     def step_times(self, table: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
         """Return the times of many steps at once.
@@ -137,7 +150,8 @@ class PricedKernel:
         Parameters
         ----------
         table : mapping of str to array_like, shape (n_steps,)
-            One column per field of ``BatchTotals``.
+            One column per field of ``BatchTotals``, and one ``window_column`` per total of
+            each sliding window.
 
         Returns
         -------
@@ -146,15 +160,15 @@ class PricedKernel:
             resource [s]; equal to ``totals_time`` within a relative 1e-12.
         """
         times = price_many(self.plan, self.cells, table)
-        hidden = self.plan.resolution.async_scheduling
+        no_overlap = np.asarray(added_host(times.no_overlap_s, times))
         out = {
-            "overlap_s": with_host(times.overlap_s, times.host_s, hidden),
-            "no_overlap_s": times.no_overlap_s + times.host_s,
-            "host_s": times.host_s,
+            "overlap_s": np.minimum(hidden_host(times.overlap_s, times), no_overlap),
+            "no_overlap_s": no_overlap,
+            "host_s": np.asarray(times.launch_s + times.host_s),
         }
         for resource, time in times.per_resource_s:
-            out[f"{resource}_s"] = time
-        return out  # type: ignore[return-value]
+            out[f"{resource}_s"] = np.asarray(time)
+        return out
 
     def tier_time(self, tier: Tier, direction: Direction, nbytes: int, queue_depth: int) -> float:
         """Return the time of one offload transfer.

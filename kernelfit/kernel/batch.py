@@ -7,8 +7,7 @@ request that schedules several tokens while it decodes (speculative decoding).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from kernelfit.kernel.errors import InvalidArgument
 
@@ -127,93 +126,3 @@ class Batch:
             raise InvalidArgument("requests", requests, ">= 1 request")
         shape = RequestShape(scheduled=1, computed=context, prompt_len=max(1, context))
         return Batch(requests=(shape,) * requests)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchTotals:
-    """What a batch is reduced to; every field adds and subtracts exactly.
-
-    A simulator can keep these incrementally instead of walking its requests.
-
-    Attributes
-    ----------
-    requests : int
-        Requests in the step.
-    tokens : int
-        Tokens scheduled [tokens].
-    decode_requests : int
-        Requests on the decode attention path.
-    decode_context_tokens : int
-        KV tokens read by the decode path, sum of computed + scheduled [tokens].
-    decode_pairs : int
-        Query-key pairs of the decode path, sum of s*c + s*(s+1)/2.
-    prefill_context_tokens : int
-        KV tokens read by the prefill path, sum of computed + scheduled [tokens].
-    prefill_pairs : int
-        Query-key pairs of the prefill path, sum of s*c + s*(s+1)/2.
-    """
-
-    requests: int = 0
-    tokens: int = 0
-    decode_requests: int = 0
-    decode_context_tokens: int = 0
-    decode_pairs: int = 0
-    prefill_context_tokens: int = 0
-    prefill_pairs: int = 0
-
-    def __add__(self, other: BatchTotals) -> BatchTotals:
-        """Return the totals of both together."""
-        return BatchTotals(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
-
-    def __sub__(self, other: BatchTotals) -> BatchTotals:
-        """Return these totals without the other's."""
-        return BatchTotals(*(a - b for a, b in zip(_values(self), _values(other), strict=True)))
-
-    @staticmethod
-    def of(requests: Iterable[RequestShape], decode_threshold: int = 1) -> BatchTotals:
-        """Reduce requests to their totals.
-
-        Parameters
-        ----------
-        requests : iterable of RequestShape
-            The requests, in any order.
-        decode_threshold : int
-            Scheduled tokens up to which a request takes the decode path [tokens].
-
-        Returns
-        -------
-        BatchTotals
-            The sums; exact integers.
-        """
-        count = tokens = decode_requests = 0
-        decode_context = decode_pairs = prefill_context = prefill_pairs = 0
-        for request in requests:
-            scheduled = request.scheduled
-            context = request.computed + scheduled
-            pairs = scheduled * request.computed + scheduled * (scheduled + 1) // 2
-            count += 1
-            tokens += scheduled
-            if scheduled <= decode_threshold:
-                decode_requests += 1
-                decode_context += context
-                decode_pairs += pairs
-            else:
-                prefill_context += context
-                prefill_pairs += pairs
-        return BatchTotals(
-            requests=count,
-            tokens=tokens,
-            decode_requests=decode_requests,
-            decode_context_tokens=decode_context,
-            decode_pairs=decode_pairs,
-            prefill_context_tokens=prefill_context,
-            prefill_pairs=prefill_pairs,
-        )
-
-
-TOTAL_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(BatchTotals))
-"""Names of the totals, in the column order of every totals array."""
-
-
-def _values(totals: BatchTotals) -> tuple[int, ...]:
-    return tuple(getattr(totals, name) for name in TOTAL_FIELDS)

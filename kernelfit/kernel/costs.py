@@ -28,7 +28,7 @@ def peak_of(coefficient: str, resource: Resource, chip: Chip) -> float:
         return chip.peak(coefficient.rpartition("_")[2])
     if resource is Resource.HBM:
         return chip.hbm_bytes_per_s
-    return chip.nvlink_bytes_per_s
+    return chip.nic_bytes_per_s if resource is Resource.NIC else chip.nvlink_bytes_per_s
 
 
 def unit_cost_s(coefficient: str, values: dict[str, float], chip: Chip) -> float:
@@ -69,8 +69,11 @@ def resource_of(coefficient: str) -> Resource:
     Returns
     -------
     Resource
-        ``sm`` for typed coefficients, else ``hbm`` or ``nvlink`` by prefix.
+        ``sm`` for typed coefficients, ``hbm`` by prefix, ``nic`` across nodes, else
+        ``nvlink``.
     """
     if coefficient.rpartition("_")[0] in TYPED:
         return Resource.SM
-    return Resource.NVLINK if coefficient.startswith("nvlink") else Resource.HBM
+    if coefficient.startswith("hbm"):
+        return Resource.HBM
+    return Resource.NIC if coefficient.startswith("internode") else Resource.NVLINK

@@ -7,8 +7,9 @@ from kernelfit.kernel.catalog import definition
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.estimate import CoefficientOrigin
 from kernelfit.kernel.model import Model
+from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Pool
-from kernelfit.kernel.pricing import Plan, cells_of
+from kernelfit.kernel.pricing import cells_of
 
 
 def datasheet_values(names: tuple[str, ...], derate: float = 1.0) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +12,28 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelfit.kernel.base import PricedKernel
-from kernelfit.kernel.basis import Array
-from kernelfit.kernel.batch import TOTAL_FIELDS, Batch, BatchTotals
+from kernelfit.kernel.basis import Array, Basis
+from kernelfit.kernel.batch import Batch
+from kernelfit.kernel.bounds import added_host, hidden_host
 from kernelfit.kernel.chip import Chip
+from kernelfit.kernel.draws import DrawPrices, draw_values
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.estimate import CalibratedStepTime, CoefficientOrigin
-from kernelfit.kernel.frozen import canonical, digest, from_data, to_data
+from kernelfit.kernel.frozen import canonical, digest, from_data, list_from_data, to_data
 from kernelfit.kernel.handover import Fitted
+from kernelfit.kernel.limits import check_batch
 from kernelfit.kernel.model import Model
+from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Pool
-from kernelfit.kernel.pricing import (
-    CellTimes,
-    Plan,
-    cells_of,
-    check_batch,
-    price,
-    price_many,
-    with_host,
-)
+from kernelfit.kernel.pricing import CellTimes, cells_of, price, price_many
+from kernelfit.kernel.resolved import Resolution
+from kernelfit.kernel.stage import Term
+from kernelfit.kernel.totals import BatchTotals
+from kernelfit.kernel.version1 import plan_of_version_1
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Version 2 holds its terms, so that no later law changes what a file says; version 1
+held none and is priced with the laws of its time."""
 PHASES: tuple[str, ...] = ("decode", "mixed", "prefill")
 
 
@@ -43,9 +45,12 @@ class FittedKernel(PricedKernel):
     ----------
     fitted : Fitted
         What the calibration handed over.
+    draws : DrawPrices or None
+        Its draws, priced; they follow from the plan and from ``fitted``.
     """
 
     fitted: Fitted
+    draws: DrawPrices | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def of(
@@ -78,7 +83,29 @@ class FittedKernel(PricedKernel):
         InvalidArgument
             When a width does not divide the model, or a coefficient is missing.
         """
-        plan = Plan.of(model, chip, pool, engine_version)
+        return FittedKernel.from_plan(Plan.of(model, chip, pool, engine_version), fitted)
+
+    @staticmethod
+    def from_plan(plan: Plan, fitted: Fitted) -> FittedKernel:
+        """Price a plan with a calibration.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan.
+        fitted : Fitted
+            What the calibration hands over.
+
+        Returns
+        -------
+        FittedKernel
+            The kernel.
+
+        Raises
+        ------
+        InvalidArgument
+            When a coefficient is missing.
+        """
         cells = cells_of(plan, fitted.values())
         used = set(plan.coefficients)
         origins = tuple(
@@ -86,7 +113,7 @@ class FittedKernel(PricedKernel):
             for c in fitted.coefficients
             if c.name in used
         )
-        return FittedKernel(plan, cells, origins, fitted)
+        return FittedKernel(plan, cells, origins, fitted, DrawPrices.of(plan, fitted))
 
     @staticmethod
     def load(path: str | Path) -> FittedKernel:
@@ -137,17 +164,26 @@ class FittedKernel(PricedKernel):
         kind, version = document.get("kind"), document.get("schema_version")
         if kind != "FittedKernel":
             raise InvalidArgument("kind", kind, "FittedKernel")
-        if version != SCHEMA_VERSION:
-            raise InvalidArgument("schema_version", version, str(SCHEMA_VERSION))
+        if version not in (1, SCHEMA_VERSION):
+            raise InvalidArgument("schema_version", version, f"1 or {SCHEMA_VERSION}")
         if document.get("digest") != digest(document):
             raise InvalidArgument("digest", document.get("digest"), "the digest of the contents")
-        return FittedKernel.of(
+        deployed = (
             from_data(Model, document.get("model"), "model"),
             from_data(Chip, document.get("chip"), "chip"),
             from_data(Pool, document.get("pool"), "pool"),
             str(document.get("engine_version", "")),
-            from_data(Fitted, document.get("fitted"), "fitted"),
         )
+        fitted = from_data(Fitted, document.get("fitted"), "fitted")
+        if version == 1:
+            return FittedKernel.from_plan(plan_of_version_1(*deployed), fitted)
+        plan = Plan(
+            *deployed,
+            from_data(Resolution, document.get("resolution"), "resolution"),
+            from_data(Basis, document.get("basis"), "basis"),
+            list_from_data(Term, document.get("terms"), "terms"),
+        )
+        return FittedKernel.from_plan(plan, fitted)
 
     def to_document(self) -> dict[str, Any]:
         """Return the kernel as a self-contained document.
@@ -164,6 +200,9 @@ class FittedKernel(PricedKernel):
             "chip": to_data(self.plan.chip),
             "pool": to_data(self.plan.pool),
             "engine_version": self.plan.engine_version,
+            "resolution": to_data(self.plan.resolution),
+            "basis": to_data(self.plan.basis),
+            "terms": to_data(self.plan.terms),
             "fitted": to_data(self.fitted),
         }
         body["digest"] = digest(body)
@@ -198,21 +237,18 @@ class FittedKernel(PricedKernel):
             The same deployment with other values; used to carry uncertainty into a
             conclusion.
         """
-        values = self._draw_values(index)
         shares = self.fitted.draw_shares
         share = shares[index] if shares else self.fitted.overlap_share
         drawn = replace(self.fitted, overlap_share=share)
-        return replace(self, cells=cells_of(self.plan, values), fitted=drawn)
-
-    def _draw_values(self, index: int) -> dict[str, float]:
-        values = self.fitted.values()
-        values.update(zip(self.fitted.draw_names, self.fitted.draws[index], strict=True))
-        return values
+        return replace(
+            self, cells=cells_of(self.plan, draw_values(self.fitted, index)), fitted=drawn
+        )
 
     def _mean(self, times: CellTimes) -> float | Array:
         share = self.fitted.overlap_share
         device = times.no_overlap_s - share * (times.no_overlap_s - times.overlap_s)
-        return with_host(device, times.host_s, self.plan.resolution.async_scheduling)
+        join = added_host if self.fitted.host_rule == "added" else hidden_host
+        return join(device, times)
 
     def mean_step_time(self, totals: BatchTotals, sm_budget: int = 0) -> float:
         """Return the fitted time of one step from its totals.
@@ -237,7 +273,8 @@ class FittedKernel(PricedKernel):
         Parameters
         ----------
         table : mapping of str to array_like, shape (n_steps,)
-            One column per field of ``BatchTotals``.
+            One column per field of ``BatchTotals``, and one ``window_column`` per total of
+            each sliding window.
 
         Returns
         -------
@@ -269,16 +306,13 @@ class FittedKernel(PricedKernel):
         """
         if not 0.0 < level < 1.0:
             raise InvalidArgument("level", level, "between 0 and 1")
-        check_batch(self.plan, batch)
-        totals = BatchTotals.of(batch.requests, batch.decode_threshold)
+        totals = self.totals(batch)
+        check_batch(self.plan, batch, totals)
         mean = self.mean_step_time(totals, batch.sm_budget)
         ratios = np.zeros(1)
-        if self.fitted.draws:
-            drawn = [
-                self.with_draw(index).mean_step_time(totals, batch.sm_budget)
-                for index in range(len(self.fitted.draws))
-            ]
-            ratios = np.log(np.asarray(drawn) / mean)
+        if self.draws is not None:
+            slowdown = self.plan.chip.sm_count / batch.sm_budget if batch.sm_budget else 1.0
+            ratios = np.log(self.draws.mean_s(self.plan.basis.row(totals), slowdown) / mean)
         noise = np.asarray(self._residuals(phase_of(batch)) or (0.0,))
         joined = (ratios[:, None] + noise[None, :]).ravel()
         low, high = np.quantile(joined, [(1 - level) / 2, (1 + level) / 2])
@@ -309,17 +343,21 @@ class FittedKernel(PricedKernel):
         Returns
         -------
         bool
-            Whether every total lies within the range seen.
+            Whether every total, and every width of the deployment, lies within the
+            range seen.
 
         Notes
         -----
-        It judges the batch alone. That a model or a width was never recorded is for the
-        validation with one of them left out to judge, and for the reader.
+        That a model was never recorded is for the validation with one of them left out
+        to judge, and for the reader.
         """
+        resolution = self.plan.resolution
         return all(
-            entry.low <= getattr(totals, entry.quantity) <= entry.high
+            entry.low <= value <= entry.high
             for entry in self.fitted.domain
-            if entry.quantity in TOTAL_FIELDS
+            for value in (
+                getattr(totals, entry.quantity, getattr(resolution, entry.quantity, entry.low)),
+            )
         )
 
 

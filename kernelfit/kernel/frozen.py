@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import json
 import types
@@ -28,7 +29,9 @@ def to_data(value: Any) -> Any:
         JSON-shaped data.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {
+            f.name: to_data(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init
+        }
     if isinstance(value, tuple | list):
         return [to_data(item) for item in value]
     return value
@@ -53,6 +56,10 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         if value is None and type(None) in options:
             return None
         return _convert(next(o for o in options if o is not type(None)), value, where)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        if value not in {item.value for item in kind}:
+            raise InvalidArgument(where, value, ", ".join(str(item.value) for item in kind))
+        return kind(value)
     if dataclasses.is_dataclass(kind):
         return from_data(cast(Any, kind), value, where)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -99,6 +106,33 @@ def from_data(cls: type[T], data: Any, where: str = "") -> T:
         elif field.default is dataclasses.MISSING:
             raise InvalidArgument(f"{path}.{name}", "nothing", "a value")
     return cls(**values)
+
+
+def list_from_data(cls: type[T], data: Any, where: str) -> tuple[T, ...]:
+    """Build a tuple of frozen dataclasses from a JSON-shaped list, strictly.
+
+    Parameters
+    ----------
+    cls : type
+        The dataclass.
+    data : object
+        A list of what ``to_data`` gave.
+    where : str
+        Path of the list inside its document, for messages.
+
+    Returns
+    -------
+    tuple
+        Instances of ``cls``.
+
+    Raises
+    ------
+    InvalidArgument
+        When it is no list, or an item is not of the class.
+    """
+    if not isinstance(data, list):
+        raise InvalidArgument(where, data, "a list")
+    return tuple(from_data(cls, item, f"{where}[{i}]") for i, item in enumerate(data))
 
 
 def canonical(data: Any, indent: int | None = None) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from kernelfit.kernel.catalog import Coefficient
 from kernelfit.kernel.errors import InvalidArgument
 
+HOST_RULES: tuple[str, ...] = ("hidden", "added")
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -15,7 +17,7 @@ class Range:
     Attributes
     ----------
     quantity : str
-        A field of ``BatchTotals``.
+        A field of ``BatchTotals``, or a width of ``Resolution``.
     low, high : float
         Smallest and largest value seen.
     """
@@ -68,6 +70,9 @@ class Fitted:
         What the calibration has seen.
     draw_shares : tuple of float
         Overlap share of each draw [1]; the fitted share in every draw where empty.
+    host_rule : str
+        ``hidden`` where host work that runs ahead hides behind the device, ``added``
+        where the data show that it does not.
     """
 
     calibration: str
@@ -78,6 +83,7 @@ class Fitted:
     residuals: tuple[Residuals, ...]
     domain: tuple[Range, ...]
     draw_shares: tuple[float, ...] = ()
+    host_rule: str = "hidden"
 
     def __post_init__(self) -> None:
         """Check that the parts agree.
@@ -89,6 +95,8 @@ class Fitted:
         """
         if not 0.0 <= self.overlap_share <= 1.0:
             raise InvalidArgument("overlap_share", self.overlap_share, "0 to 1")
+        if self.host_rule not in HOST_RULES:
+            raise InvalidArgument("host_rule", self.host_rule, ", ".join(HOST_RULES))
         if self.draw_shares and len(self.draw_shares) != len(self.draws):
             raise InvalidArgument("draw_shares", len(self.draw_shares), f"{len(self.draws)} shares")
         if any(len(draw) != len(self.draw_names) for draw in self.draws):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from kernelfit.fit.calibration import Calibration
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.kernel.frozen import to_data
-from kernelfit.kernel.pricing import price_many, with_host
 from kernelfit.validate.baselines import DERATE, roofline
 from kernelfit.validate.intervals import bounds_rows, kernel_of
 from kernelfit.validate.metrics import error_rows
+from kernelfit.validate.spans import span_mean_s
 
 SPLIT = "new_runs"
 """The split's name in the rows: the calibration is older than the runs."""
@@ -34,18 +32,7 @@ def predicted_s(run: RunSteps, calibration: Calibration) -> Floats:
     ndarray, shape (n_steps,)
         What ``RunSteps.measured_s`` measures [s].
     """
-    kernel = kernel_of(run, calibration)
-    times = price_many(kernel.plan, kernel.cells, run.totals)
-    share = calibration.overlap_share
-    device_s = times.no_overlap_s - share * (times.no_overlap_s - times.overlap_s)
-    hidden = kernel.resolved().async_scheduling
-    if run.timing != "device":
-        return np.asarray(with_host(device_s, times.host_s, hidden))
-    # A worker's span holds the launches; scheduling stands outside, and counts where measured.
-    values = {c.name: c.value for c in calibration.coefficients}
-    schedule_s = values["schedule_step_s"] + values["schedule_request_s"] * run.totals["requests"]
-    inside_s = with_host(device_s, times.host_s - schedule_s, hidden)
-    return np.asarray(inside_s + np.where(np.isfinite(run.host_s), schedule_s, 0.0))
+    return span_mean_s(run, kernel_of(run, calibration))
 
 
 def score_new_runs(

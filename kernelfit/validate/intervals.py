@@ -12,8 +12,8 @@ from kernelfit.fit.splits import TIME_BLOCK_STEPS, TIME_FOLDS
 from kernelfit.fit.steps import Floats, RunSteps, phase_mask
 from kernelfit.kernel.fitted import PHASES as KERNEL_PHASES
 from kernelfit.kernel.fitted import FittedKernel
-from kernelfit.kernel.pricing import price_many, with_host
 from kernelfit.validate.metrics import PHASES
+from kernelfit.validate.spans import span_bounds_s
 
 QUANTILES = 41
 DRAWS_USED = 40
@@ -285,15 +285,4 @@ def measured_bounds(run: RunSteps, calibration: Calibration) -> tuple[Floats, Fl
     A bare worker span holds the launches but not the scheduling; scheduling is added
     where it was measured, as it is to the measurement.
     """
-    kernel = kernel_of(run, calibration)
-    times = price_many(kernel.plan, kernel.cells, run.totals)
-    host = np.asarray(times.host_s)
-    outside = np.zeros(run.size)
-    if run.timing == "device":
-        values = {c.name: c.value for c in calibration.coefficients}
-        schedule = values["schedule_step_s"] + values["schedule_request_s"] * run.totals["requests"]
-        host = host - schedule
-        outside = np.where(np.isfinite(run.host_s), schedule, 0.0)
-    hidden = run.plan.resolution.async_scheduling
-    low = with_host(times.overlap_s, host, hidden) + outside
-    return np.asarray(low), np.asarray(times.no_overlap_s + host + outside)
+    return span_bounds_s(run, kernel_of(run, calibration))

@@ -9,8 +9,8 @@ from kernelfit.documents.models import find_model
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.handover import Fitted, Range, Residuals
+from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Pool
-from kernelfit.kernel.pricing import Plan
 from tests.cli.runs import CALIB
 
 

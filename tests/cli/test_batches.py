@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kernelfit.cli.batches import from_data, from_flags
 from kernelfit.documents.problems import InputError
-from kernelfit.kernel.batch import BatchTotals, RequestShape
+from kernelfit.kernel.batch import RequestShape
+from kernelfit.kernel.totals import BatchTotals
 
 
 def test_the_short_form_says_what_it_means() -> None:

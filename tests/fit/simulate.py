@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelfit.fit.steps import RunSteps, make_run
 from kernelfit.kernel import BatchTotals, Chip, Model, Pool, RequestShape
-from kernelfit.kernel.batch import TOTAL_FIELDS
+from kernelfit.kernel.totals import TOTAL_FIELDS
 
 # Every term makes up some percent of the time, so that 2 % noise can pin it to 2 %.
 TRUTH: dict[str, float] = {
@@ -22,9 +22,14 @@ TRUTH: dict[str, float] = {
     "hbm_weight_eff": 0.71,
     "hbm_kv_eff": 0.55,
     "hbm_activation_eff": 0.1,
-    "nvlink_eff": 0.12,
-    "allreduce_floor_s": 2.5e-5,
-    "attention_request_s": 2e-6,
+    "allreduce_custom_floor_s": 2.5e-5,
+    "allreduce_custom_transition_eff": 0.12,
+    "allreduce_custom_eff": 0.05,
+    "allgather_floor_s": 2.5e-5,
+    "allgather_transition_eff": 0.2,
+    "allgather_eff": 0.3,
+    "attention_head_s": 1e-6,
+    "layer_floor_s": 3e-5,
     "expert_floor_s": 1.5e-5,
     "launch_layer_s": 8e-5,
     "launch_step_s": 1.4e-3,
@@ -56,8 +61,9 @@ def random_batches(rng: np.random.Generator, steps: int) -> list[list[RequestSha
 
 def layer_times(
     model: Model, chip: Chip, tp: int, requests: list[RequestShape], truth: Mapping[str, float]
-) -> tuple[list[tuple[float, float, float]], float]:
-    """Times of (sm, hbm, nvlink) of all layers together and of the head, and launch time."""
+) -> tuple[list[tuple[float, float, float]], float, float]:
+    """Times of (sm, hbm, nvlink) of all layers together and of the head; host time that
+    runs ahead of the device, and host time that it waits for."""
     t = truth
     peak, bandwidth, link = (
         dict(chip.peak_flop_per_s)["bf16"],
@@ -78,7 +84,7 @@ def layer_times(
     sm, hbm = gemm(tokens, projections)
     pairs = sum(r.scheduled * r.computed + r.scheduled * (r.scheduled + 1) / 2 for r in requests)
     sm += 4 * heads * a.head_dim * pairs / (peak * t["attention_eff_bf16"])
-    sm += len(requests) * t["attention_request_s"]
+    sm += len(requests) * kv * t["attention_head_s"] + t["layer_floor_s"]
     read = sum(r.computed + r.scheduled for r in requests) + tokens
     hbm += read * 2 * kv * a.head_dim * 2 / (bandwidth * t["hbm_kv_eff"])
     elements = 8 * model.hidden + 2 * a.head_dim * (heads + kv)
@@ -99,18 +105,23 @@ def layer_times(
         sm, hbm = sm + more[0], hbm + more[1]
         elements += e.per_token * (3 * e.intermediate / tp + 4 * model.hidden)
     hbm += tokens * elements * 2 / (bandwidth * t["hbm_activation_eff"])
-    nvlink = 0.0
-    if tp > 1:
-        nvlink = 2 * t["allreduce_floor_s"]
-        nvlink += 2 * tokens * model.hidden * 2 / (link * t["nvlink_eff"])
+    nvlink = 2 * collective(t, "allreduce_custom", tp, link, 2 * tokens * model.hidden * 2)
     head = gemm(len(requests), model.hidden * model.vocab / tp)
-    gather = 0.0
-    if tp > 1:
-        gather = t["allreduce_floor_s"]
-        gather += len(requests) * model.vocab / tp * 2 / (link * t["nvlink_eff"])
-    launch = layers * t["launch_layer_s"] + t["launch_step_s"]
-    launch += len(requests) * t["launch_request_s"]
-    return [(layers * sm, layers * hbm, layers * nvlink), (*head, gather)], launch
+    logits = len(requests) * model.vocab
+    passes = logits * 12 / (bandwidth * t["hbm_activation_eff"])
+    gather = collective(t, "allgather", tp, link, logits * 2)
+    stages = [(layers * sm, layers * hbm, layers * nvlink), (head[0], head[1] + passes, gather)]
+    ahead = layers * t["launch_layer_s"]
+    return stages, ahead, t["launch_step_s"] + len(requests) * t["launch_request_s"]
+
+
+def collective(t: Mapping[str, float], op: str, ranks: int, link: float, nbytes: float) -> float:
+    """A ring: (n - 1) / n of the bytes over each link, slow start or steady stream."""
+    if ranks == 1:
+        return 0.0
+    moved = (ranks - 1) / ranks * nbytes
+    small = t[f"{op}_floor_s"] + moved / (link * t[f"{op}_transition_eff"])
+    return max(small, moved / (link * t[f"{op}_eff"]))
 
 
 def simulate(
@@ -133,10 +144,10 @@ def simulate(
     chosen = random_batches(rng, steps) if batches is None else batches
     durations, hosts = [], []
     for requests in chosen:
-        stages, launch = layer_times(model, chip, pool.tp, requests, truth)
+        stages, ahead, waited = layer_times(model, chip, pool.tp, requests, truth)
         device = sum((1 - share) * sum(s) + share * max(s) for s in stages)
         host = truth["schedule_step_s"] + len(requests) * truth["schedule_request_s"]
-        durations.append(device + launch + (host if timing != "device" else 0.0))
+        durations.append(max(device, ahead) + waited + (host if timing != "device" else 0.0))
         hosts.append(host)
     duration = np.asarray(durations) * np.exp(noise * rng.standard_normal(len(chosen)))
     hit = rng.random(len(chosen)) < outliers

@@ -13,14 +13,14 @@ adds three collectives (two in the layer, one in the head) of `collective_s` eac
 
 from __future__ import annotations
 
-from kernelfit.kernel.batch import TOTAL_FIELDS
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.handover import Fitted, Range, Residuals
 from kernelfit.kernel.model import Attention, LayerKind, Mlp, Model
+from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Pool
-from kernelfit.kernel.pricing import Plan
+from kernelfit.kernel.totals import TOTAL_FIELDS
 
 WEIGHTS = 2 * 32_768
 READ_S = 0.010

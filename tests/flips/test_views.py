@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from kernelfit.flips.conclude import telling_batch
 from kernelfit.flips.loads import decode_columns, limit_of, load_text, time_text
 from kernelfit.flips.views import DRAWS_USED, RESOURCES, Shares, drawn, look, owed
-from kernelfit.kernel.batch import TOTAL_FIELDS, Batch, BatchTotals
+from kernelfit.kernel.batch import Batch
+from kernelfit.kernel.totals import TOTAL_FIELDS, BatchTotals
 from tests.flips.planted import kernel
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kernelfit.kernel import Batch, FittedKernel, InvalidArgument, Model, RequestShape
 from kernelfit.kernel.frozen import canonical, digest, from_data, to_data
-from tests.fit.simulate import TRUTH, layer_times
 from tests.kernel.builders import CHIP, dense, mixture
+from tests.kernel.law_v1 import TRUTH, layer_times
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "kernels"
 BATCH = (RequestShape(1, 500, 400), RequestShape(1, 90, 80), RequestShape(256, 64, 400, 64))

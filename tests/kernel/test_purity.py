@@ -21,7 +21,7 @@ from kernelfit.kernel import (
     InvalidArgument,
     Kernel,
 )
-from kernelfit.kernel.batch import TOTAL_FIELDS
+from kernelfit.kernel.totals import TOTAL_FIELDS
 from tests.kernel.builders import CHIP, EAGER, batches, dense, fitted, mixture, shapes
 
 KERNEL = FittedKernel.of(mixture(), CHIP, EAGER, "0.32.0", fitted(share=0.3))

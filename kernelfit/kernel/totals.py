@@ -1,0 +1,228 @@
+"""The totals that a batch is reduced to: every law is a function of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from kernelfit.kernel.batch import RequestShape
+from kernelfit.kernel.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTotals:
+    """What attention with a sliding window reads and multiplies.
+
+    Attributes
+    ----------
+    window_tokens : int
+        The window: a token attends to itself and to at most ``window_tokens - 1``
+        before it [tokens].
+    decode_context_tokens : int
+        KV tokens read by the decode path, sum of min(c + s, s + w - 1) [tokens].
+    decode_pairs : int
+        Query-key pairs of the decode path.
+    prefill_context_tokens : int
+        KV tokens read by the prefill path, sum of min(c + s, s + w - 1) [tokens].
+    prefill_pairs : int
+        Query-key pairs of the prefill path.
+    """
+
+    window_tokens: int
+    decode_context_tokens: int = 0
+    decode_pairs: int = 0
+    prefill_context_tokens: int = 0
+    prefill_pairs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTotals:
+    """What a batch is reduced to; every field adds and subtracts exactly.
+
+    A simulator can keep these incrementally instead of walking its requests.
+
+    Attributes
+    ----------
+    requests : int
+        Requests in the step.
+    tokens : int
+        Tokens scheduled [tokens].
+    decode_requests : int
+        Requests on the decode attention path.
+    decode_context_tokens : int
+        KV tokens read by the decode path, sum of computed + scheduled [tokens].
+    decode_pairs : int
+        Query-key pairs of the decode path, sum of s*c + s*(s+1)/2.
+    prefill_context_tokens : int
+        KV tokens read by the prefill path, sum of computed + scheduled [tokens].
+    prefill_pairs : int
+        Query-key pairs of the prefill path, sum of s*c + s*(s+1)/2.
+    windows : tuple of WindowTotals
+        One entry per sliding window of the model, ascending; empty for models without.
+    """
+
+    requests: int = 0
+    tokens: int = 0
+    decode_requests: int = 0
+    decode_context_tokens: int = 0
+    decode_pairs: int = 0
+    prefill_context_tokens: int = 0
+    prefill_pairs: int = 0
+    windows: tuple[WindowTotals, ...] = ()
+
+    def __add__(self, other: BatchTotals) -> BatchTotals:
+        """Return the totals of both together; both must hold the same windows."""
+        return _combined(self, other, 1)
+
+    def __sub__(self, other: BatchTotals) -> BatchTotals:
+        """Return these totals without the other's; both must hold the same windows."""
+        return _combined(self, other, -1)
+
+    @staticmethod
+    def of(
+        requests: Iterable[RequestShape],
+        decode_threshold: int = 1,
+        windows: tuple[int, ...] = (),
+    ) -> BatchTotals:
+        """Reduce requests to their totals.
+
+        Parameters
+        ----------
+        requests : iterable of RequestShape
+            The requests, in any order.
+        decode_threshold : int
+            Scheduled tokens up to which a request takes the decode path [tokens].
+        windows : tuple of int
+            Sliding windows of the model [tokens], ``Kernel``'s ``windows``.
+
+        Returns
+        -------
+        BatchTotals
+            The sums; exact integers.
+        """
+        shapes = requests if isinstance(requests, tuple) else tuple(requests)
+        scheduled = [request.scheduled for request in shapes]
+        computed = [request.computed for request in shapes]
+        return totals_of(scheduled, computed, decode_threshold, windows)
+
+
+def totals_of(
+    scheduled: list[int], computed: list[int], decode_threshold: int, windows: tuple[int, ...]
+) -> BatchTotals:
+    """Reduce two lists of counts to totals.
+
+    Parameters
+    ----------
+    scheduled, computed : list of int, length n_requests
+        Tokens of this step, and tokens before it, per request [tokens].
+    decode_threshold : int
+        Scheduled tokens up to which a request takes the decode path [tokens].
+    windows : tuple of int
+        Sliding windows of the model [tokens].
+
+    Returns
+    -------
+    BatchTotals
+        The sums; exact integers.
+    """
+    count, tokens = len(scheduled), sum(scheduled)
+    if count == tokens and decode_threshold >= 1:
+        # Every request schedules one token, so a pair is a context token. The usual step.
+        context = sum(computed) + tokens
+        inside = tuple(
+            WindowTotals(w, total, total)
+            for w in windows
+            for total in (sum([c + 1 if c < w else w for c in computed]),)
+        )
+        return BatchTotals(count, tokens, count, context, context, 0, 0, inside)
+    decode_requests = 0
+    decode_context = decode_pairs = prefill_context = prefill_pairs = 0
+    for s, c in zip(scheduled, computed, strict=True):
+        if s <= decode_threshold:
+            decode_requests += 1
+            decode_context += c + s
+            decode_pairs += s * c + s * (s + 1) // 2
+        else:
+            prefill_context += c + s
+            prefill_pairs += s * c + s * (s + 1) // 2
+    return BatchTotals(
+        requests=count,
+        tokens=tokens,
+        decode_requests=decode_requests,
+        decode_context_tokens=decode_context,
+        decode_pairs=decode_pairs,
+        prefill_context_tokens=prefill_context,
+        prefill_pairs=prefill_pairs,
+        windows=tuple(_window_totals(scheduled, computed, decode_threshold, w) for w in windows),
+    )
+
+
+def window_pairs(scheduled: int, computed: int, window_tokens: int) -> int:
+    """Return the query-key pairs of one request under a sliding window.
+
+    Parameters
+    ----------
+    scheduled, computed : int
+        The request's counts [tokens].
+    window_tokens : int
+        The window [tokens].
+
+    Returns
+    -------
+    int
+        Sum over the new tokens of ``min(position, window)``, positions from 1.
+    """
+    ramp = min(max(window_tokens - computed, 0), scheduled)
+    return ramp * computed + ramp * (ramp + 1) // 2 + (scheduled - ramp) * window_tokens
+
+
+def _window_totals(
+    scheduled: list[int], computed: list[int], decode_threshold: int, window: int
+) -> WindowTotals:
+    contexts, pairs = [0, 0], [0, 0]
+    for s, c in zip(scheduled, computed, strict=True):
+        path = s > decode_threshold
+        contexts[path] += min(c + s, s + window - 1)
+        pairs[path] += window_pairs(s, c, window)
+    return WindowTotals(window, contexts[0], pairs[0], contexts[1], pairs[1])
+
+
+def _combined(one: BatchTotals, other: BatchTotals, sign: int) -> BatchTotals:
+    sizes = tuple(w.window_tokens for w in one.windows)
+    others = tuple(w.window_tokens for w in other.windows)
+    if sizes != others:
+        raise InvalidArgument("windows", others, f"the same sliding windows, {sizes}")
+    sums = {name: getattr(one, name) + sign * getattr(other, name) for name in TOTAL_FIELDS}
+    windows = tuple(
+        WindowTotals(
+            a.window_tokens,
+            *(getattr(a, name) + sign * getattr(b, name) for name in WINDOW_FIELDS),
+        )
+        for a, b in zip(one.windows, other.windows, strict=True)
+    )
+    return BatchTotals(**sums, windows=windows)
+
+
+TOTAL_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(BatchTotals) if f.name != "windows")
+"""Names of the totals that every model has, in the column order of every totals array."""
+
+WINDOW_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(WindowTotals))[1:]
+"""Names of the totals of one sliding window."""
+
+
+def window_column(window_tokens: int, field: str) -> str:
+    """Return the name of a table's column for one total of one sliding window.
+
+    Parameters
+    ----------
+    window_tokens : int
+        The window [tokens].
+    field : str
+        One of ``WINDOW_FIELDS``.
+
+    Returns
+    -------
+    str
+        For example ``window_128_decode_pairs``.
+    """
+    return f"window_{window_tokens}_{field}"
