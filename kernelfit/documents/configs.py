@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kernelfit.documents.dtypes import KNOWN, core_dtype
+from kernelfit.documents.facts import Facts
 from kernelfit.documents.families import FAMILIES, ExpertKeys, Family
-from kernelfit.documents.problems import InputError, Problem, did_you_mean, shown
-from kernelfit.documents.quantized import attention_is_spared, quantized_dtype
+from kernelfit.documents.modules import attention_modules, expert_modules, mlp_modules
+from kernelfit.documents.problems import InputError, did_you_mean, shown
+from kernelfit.documents.quantized import Quantization, QuantizationError, read_quantization
 from kernelfit.documents.yamldoc import Document
 from kernelfit.kernel.model import (
     Attention,
@@ -26,66 +29,6 @@ _ATTENTION_KINDS = {
     "linear_attention": "linear",
 }
 _HEADS = {"num_attention_heads", "num_key_value_heads"}
-
-
-class _Facts:
-    """The facts of a config, each looked up once, every problem kept."""
-
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        outer = document.data
-        nested = outer.get("text_config")
-        self.path: tuple[str, ...] = ("text_config",) if isinstance(nested, dict) else ()
-        self.outer: Mapping[str, Any] = outer
-        self.inner: Mapping[str, Any] = nested if isinstance(nested, dict) else outer
-        self.problems: list[Problem] = []
-        self.bad: set[str] = set()
-
-    def fail(self, key: str, message: str, **words: str | None) -> None:
-        self.bad.add(key)
-        place = self.document.place((*self.path, key))
-        self.problems.append(Problem.at(place, message, **words))
-
-    def get(self, key: str) -> Any:
-        """Return a fact; the nested text config wins; null is as good as absent."""
-        value = self.inner.get(key)
-        return self.outer.get(key) if value is None else value
-
-    def missing(self, key: str, hint: str | None = None) -> None:
-        self.fail(key, f"required field {key} is missing", hint=hint)
-
-    def count(self, key: str, default: int | None = None, least: int = 1) -> int:
-        value = self.get(key)
-        if value is None:
-            if default is None:
-                self.missing(key)
-                return least
-            return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            allowed = f"a whole number, at least {least}"
-            self.fail(key, f"field {key} is not usable", got=shown(value), allowed=allowed)
-            return least
-        return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            message = f"field {key} is not usable"
-            self.fail(key, message, got=shown(value), allowed="true or false")
-            return default
-        return value
-
-    def integers(self, key: str) -> tuple[int, ...]:
-        value = self.get(key)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(type(item) is int for item in value):
-            message = f"field {key} is not usable"
-            self.fail(key, message, got=shown(value), allowed="a list of whole numbers")
-            return ()
-        return tuple(value)
 
 
 def read_config(document: Document, name: str, dtype: str | None = None) -> Model:
@@ -111,7 +54,7 @@ def read_config(document: Document, name: str, dtype: str | None = None) -> Mode
         With every problem: missing or unusable fields, an unknown family, data type or
         quantisation.
     """
-    facts = _Facts(document)
+    facts = Facts(document)
     family = _family(facts)
     if family is None:
         raise InputError(facts.problems)
@@ -120,14 +63,15 @@ def read_config(document: Document, name: str, dtype: str | None = None) -> Mode
         facts.fail("num_hidden_layers", "is not plausible", got=str(layers), allowed="1 to 10000")
         layers = 1
     base = _dtype(facts, family, dtype)
-    weight = _weight_dtype(facts, base)
-    spared = base if weight != base and attention_is_spared(_quantization(facts)) else None
-    attention = _attention(facts, family, layers, spared)
+    quantization = _quantization(facts)
+    attention = _attention(facts, family, layers)
     feed = _feed_forward(facts, family)
     kinds: dict[tuple[Attention, Mlp | None, Experts | None], int] = {}
     for index in range(layers):
         mlp, experts = feed(index)
         key = (attention(index), mlp, experts)
+        if quantization is not None:
+            key = _with_dtypes(facts, family, quantization, base, index, key)
         kinds[key] = kinds.get(key, 0) + 1
     hidden, vocab = facts.count("hidden_size"), facts.count("vocab_size")
     tied = facts.flag("tie_word_embeddings", default=False)
@@ -143,8 +87,9 @@ def read_config(document: Document, name: str, dtype: str | None = None) -> Mode
             for key, count in kinds.items()
         ),
         dtype=base,
-        weight_dtype=weight,
+        weight_dtype=base if quantization is None else quantization.dtype,
         tied_head=tied,
+        scale_bytes=0.0 if quantization is None else quantization.scale_bytes,
     )
 
 
@@ -153,7 +98,7 @@ def _kind_name(attention: Attention, experts: Experts | None, several: bool) -> 
     return f"{attention.kind}-{feed}" if several else feed
 
 
-def _family(facts: _Facts) -> Family | None:
+def _family(facts: Facts) -> Family | None:
     kind = facts.get("model_type")
     if kind is None:
         facts.missing("model_type", hint="or state the model in a model document")
@@ -170,7 +115,7 @@ def _family(facts: _Facts) -> Family | None:
     return family
 
 
-def _dtype(facts: _Facts, family: Family, dtype: str | None) -> str:
+def _dtype(facts: Facts, family: Family, dtype: str | None) -> str:
     stated: Any = dtype
     key = "torch_dtype"
     if stated is None or stated == "auto":
@@ -186,35 +131,62 @@ def _dtype(facts: _Facts, family: Family, dtype: str | None) -> str:
     return word
 
 
-def _quantization(facts: _Facts) -> Mapping[str, Any] | None:
-    value = facts.get("quantization_config")
-    return value if isinstance(value, dict) else None
-
-
-def _weight_dtype(facts: _Facts, base: str) -> str:
+def _quantization(facts: Facts) -> Quantization | None:
     config = facts.get("quantization_config")
     if config is None:
-        return base
-    found = quantized_dtype(config) if isinstance(config, dict) else None
-    if found is None:
+        return None
+    try:
+        return read_quantization(config)
+    except QuantizationError as error:
         method = config.get("quant_method") if isinstance(config, dict) else config
         facts.fail(
             "quantization_config",
-            "this quantisation is not read",
+            f"this quantisation is not read{f': {error}' if str(error) else ''}",
             got=shown(method),
             allowed="fp8, mxfp4, awq, gptq, bitsandbytes, modelopt, compressed-tensors, "
             "with 4- or 8-bit weights",
         )
-        return base
-    return found
+        return None
 
 
-def _attention(
-    facts: _Facts, family: Family, layers: int, weight_dtype: str | None
-) -> Callable[[int], Attention]:
+def _with_dtypes(
+    facts: Facts,
+    family: Family,
+    quantization: Quantization,
+    base: str,
+    index: int,
+    layer: tuple[Attention, Mlp | None, Experts | None],
+) -> tuple[Attention, Mlp | None, Experts | None]:
+    """Give the parts that a checkpoint leaves alone their own data type."""
+    attention, mlp, experts = layer
+
+    def own(names: tuple[str, ...]) -> str | None:
+        prefix = f"model.layers.{index}."
+        try:
+            return None if quantization.covers(prefix + name for name in names) else base
+        except QuantizationError as error:
+            if "quantization_config" not in facts.bad:
+                message = f"a part of a layer is quantised by halves: {error}"
+                hint = "state the model in a model document"
+                facts.fail("quantization_config", message, hint=hint)
+            return None
+
+    attention = replace(attention, weight_dtype=own(attention_modules(attention, family)))
+    if mlp is not None:
+        mlp = replace(mlp, weight_dtype=own(mlp_modules("mlp")))
+    if experts is not None and family.experts is not None:
+        keys = family.experts
+        named = quantization.spared_experts()
+        routed = own(expert_modules(experts, keys, named))
+        shared = own(mlp_modules(keys.shared_block)) if experts.shared_intermediate else None
+        experts = replace(experts, weight_dtype=routed, shared_weight_dtype=shared)
+    return attention, mlp, experts
+
+
+def _attention(facts: Facts, family: Family, layers: int) -> Callable[[int], Attention]:
     """Return the attention of each layer, by its index."""
     if family.latent:
-        latent = _latent_attention(facts, weight_dtype)
+        latent = _latent_attention(facts)
         return lambda _: latent
     heads = facts.count("num_attention_heads")
     kv_heads = facts.count("num_key_value_heads", default=heads)
@@ -238,7 +210,6 @@ def _attention(
                 heads=linear.value_heads,
                 kv_heads=linear.key_heads,
                 head_dim=linear.value_head_dim,
-                weight_dtype=weight_dtype,
                 linear=linear,
             )
         return Attention(
@@ -252,13 +223,12 @@ def _attention(
             output_bias=bias and family.output_bias,
             output_gate=gate,
             sinks=family.sinks,
-            weight_dtype=weight_dtype,
         )
 
     return at
 
 
-def _head_dim(facts: _Facts, heads: int) -> int:
+def _head_dim(facts: Facts, heads: int) -> int:
     if facts.get("head_dim") is not None:
         return facts.count("head_dim")
     hidden = facts.get("hidden_size")
@@ -268,7 +238,7 @@ def _head_dim(facts: _Facts, heads: int) -> int:
     return max(hidden // heads, 1) if isinstance(hidden, int) else 1
 
 
-def _windows(facts: _Facts, family: Family, layers: int) -> tuple[str, ...]:
+def _windows(facts: Facts, family: Family, layers: int) -> tuple[str, ...]:
     """Return each layer's kind of attention."""
     stated = facts.get("layer_types")
     if stated is not None:
@@ -300,7 +270,7 @@ def _windows(facts: _Facts, family: Family, layers: int) -> tuple[str, ...]:
     return ("sliding",) * layers
 
 
-def _latent_attention(facts: _Facts, weight_dtype: str | None) -> Attention:
+def _latent_attention(facts: Facts) -> Attention:
     heads = facts.count("num_attention_heads")
     latent = Latent(
         query_rank=facts.count("q_lora_rank", default=0, least=0),
@@ -314,12 +284,11 @@ def _latent_attention(facts: _Facts, weight_dtype: str | None) -> Attention:
         heads=heads,
         kv_heads=heads,
         head_dim=latent.nope_head_dim + latent.rope_head_dim,
-        weight_dtype=weight_dtype,
         latent=latent,
     )
 
 
-def _linear(facts: _Facts) -> LinearState:
+def _linear(facts: Facts) -> LinearState:
     word = facts.get("mamba_ssm_dtype") or "float32"
     state = core_dtype(word) if isinstance(word, str) else None
     if state is None:
@@ -335,7 +304,7 @@ def _linear(facts: _Facts) -> LinearState:
 
 
 def _feed_forward(
-    facts: _Facts, family: Family
+    facts: Facts, family: Family
 ) -> Callable[[int], tuple[Mlp | None, Experts | None]]:
     """Return the MLP or the experts of each layer, by its index."""
     if family.experts is None:
@@ -356,12 +325,12 @@ def _feed_forward(
     return at
 
 
-def _mlp(facts: _Facts) -> Mlp:
+def _mlp(facts: Facts) -> Mlp:
     bias = facts.flag("mlp_bias", default=False)
     return Mlp(facts.count("intermediate_size"), gated=True, bias=bias)
 
 
-def _experts(facts: _Facts, keys: ExpertKeys) -> Experts:
+def _experts(facts: Facts, keys: ExpertKeys) -> Experts:
     name = keys.experts
     if keys.also is not None and facts.get(name) is None and facts.get(keys.also) is not None:
         name = keys.also
@@ -386,4 +355,6 @@ def _experts(facts: _Facts, keys: ExpertKeys) -> Experts:
         gated=True,
         shared_intermediate=shared,
         bias=keys.bias,
+        shared_gate=keys.shared_gate and shared > 0,
+        score_bias=facts.get("topk_method") == "noaux_tc",
     )

@@ -21,6 +21,14 @@ class ExpertKeys:
         Key of the number of shared experts, each as wide as a routed one.
     bias : bool
         Whether the experts' projections carry a bias.
+    shared_gate : bool
+        Whether the shared experts' output is scaled by a gate of its own.
+    block : str
+        What a layer calls the module that holds its routed experts.
+    shared_block : str
+        What a layer calls its shared experts.
+    projections : tuple of str
+        What an expert calls its projections.
     also : str or None
         Another key of the number of routed experts: since version 5 the transformers
         library writes one name for every family.
@@ -31,6 +39,10 @@ class ExpertKeys:
     shared: str | None = None
     shared_count: str | None = None
     bias: bool = False
+    shared_gate: bool = False
+    block: str = "mlp"
+    shared_block: str = "mlp.shared_experts"
+    projections: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")
     also: str | None = "num_local_experts"
 
 
@@ -58,6 +70,8 @@ class Family:
         ``none``, or ``stated`` where ``layer_types`` must say so.
     linear : bool
         Whether some layers are linear attention.
+    linear_modules : tuple of str
+        What a linear-attention layer calls its projections.
     experts : ExpertKeys or None
         Names of the facts of its experts.
     dtype : str or None
@@ -72,13 +86,18 @@ class Family:
     sinks: bool = False
     window: str = "none"
     linear: bool = False
+    linear_modules: tuple[str, ...] = ("in_proj_qkv", "in_proj_z", "out_proj")
     experts: ExpertKeys | None = None
     dtype: str | None = None
 
 
 _QWEN_EXPERTS = ExpertKeys("num_experts", "moe_intermediate_size")
 _QWEN_SHARED = ExpertKeys(
-    "num_experts", "moe_intermediate_size", shared="shared_expert_intermediate_size"
+    "num_experts",
+    "moe_intermediate_size",
+    shared="shared_expert_intermediate_size",
+    shared_gate=True,
+    shared_block="mlp.shared_expert",
 )
 _DEEPSEEK = Family(
     latent=True,
@@ -90,12 +109,26 @@ _DEEPSEEK = Family(
 FAMILIES: dict[str, Family] = {
     "llama": Family(),
     "mistral": Family(window="all"),
-    "mixtral": Family(window="all", experts=ExpertKeys("num_local_experts", "intermediate_size")),
+    "mixtral": Family(
+        window="all",
+        experts=ExpertKeys(
+            "num_local_experts",
+            "intermediate_size",
+            block="block_sparse_moe",
+            projections=("w1", "w2", "w3"),
+        ),
+    ),
     "qwen2": Family(bias=True, output_bias=False, window="switched"),
     "qwen2_moe": Family(bias=True, output_bias=False, window="switched", experts=_QWEN_SHARED),
     "qwen3": Family(qk_norm=True, window="switched"),
     "qwen3_moe": Family(qk_norm=True, window="switched", experts=_QWEN_EXPERTS),
-    "qwen3_next": Family(qk_norm=True, output_gate=True, linear=True, experts=_QWEN_SHARED),
+    "qwen3_next": Family(
+        qk_norm=True,
+        output_gate=True,
+        linear=True,
+        linear_modules=("in_proj_qkvz", "out_proj"),
+        experts=_QWEN_SHARED,
+    ),
     "qwen3_5_moe_text": Family(qk_norm=True, output_gate=True, linear=True, experts=_QWEN_SHARED),
     "gpt_oss": Family(
         bias=True,

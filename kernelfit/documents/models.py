@@ -5,13 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import Field, model_validator
+from typing import Any
 
 from kernelfit.documents.configs import read_config
 from kernelfit.documents.dtypes import KNOWN, core_dtype
 from kernelfit.documents.library import Entry, find, index
+from kernelfit.documents.modelspec import (
+    AttentionSpec,
+    ExpertsSpec,
+    LatentSpec,
+    LayerSpec,
+    LinearSpec,
+    MlpSpec,
+    ModelDocument,
+)
 from kernelfit.documents.problems import InputError, Place, Problem, shown
 from kernelfit.documents.strict import Strict, parse_as
 from kernelfit.documents.yamldoc import Document, load_json, load_yaml, problem_at
@@ -23,125 +30,22 @@ from kernelfit.kernel.model import (
     LinearState,
     Mlp,
     Model,
+    active_parameter_count,
     parameter_count,
 )
 
-Count = Annotated[int, Field(ge=1)]
-Whole = Annotated[int, Field(ge=0)]
-Word = Annotated[str, Field(min_length=1)]
-Dtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "fp4"]
-
-# Published totals are rounded, and some count parts that are not layers.
+# Published totals are rounded, and some count parts that are not layers. Active ones are
+# rounded to two digits by most publishers.
 PUBLISHED_TOLERANCE = 0.005
-
-
-class _Latent(Strict):
-    query_rank: Whole
-    kv_rank: Count
-    nope_head_dim: Count
-    rope_head_dim: Count
-    value_head_dim: Count
-
-
-class _Linear(Strict):
-    key_heads: Count
-    value_heads: Count
-    key_head_dim: Count
-    value_head_dim: Count
-    conv_kernel: Count
-    state_dtype: Dtype
-
-
-class _Attention(Strict):
-    kind: Literal["full", "sliding", "mla", "linear"]
-    heads: Count
-    kv_heads: Count
-    head_dim: Count
-    window_tokens: Whole = 0
-    bias: bool = False
-    qk_norm: bool = False
-    output_bias: bool = False
-    output_gate: bool = False
-    sinks: bool = False
-    weight_dtype: Dtype | None = None
-    latent: _Latent | None = None
-    linear: _Linear | None = None
-
-    @model_validator(mode="after")
-    def _facts_fit_kind(self) -> _Attention:
-        for kind, key in (("mla", "latent"), ("linear", "linear")):
-            if (self.kind == kind) != (getattr(self, key) is not None):
-                raise ValueError(f"{key} belongs to kind {kind} and to no other")
-        if (self.kind == "sliding") != (self.window_tokens > 0):
-            raise ValueError("window_tokens belongs to kind sliding and to no other")
-        if self.kind in ("full", "sliding") and self.heads % self.kv_heads:
-            raise ValueError("heads must be a multiple of kv_heads")
-        return self
-
-
-class _Mlp(Strict):
-    intermediate: Count
-    gated: bool
-    bias: bool = False
-
-
-class _Experts(Strict):
-    experts: Count
-    per_token: Count
-    intermediate: Count
-    gated: bool
-    shared_intermediate: Whole = 0
-    bias: bool = False
-
-    @model_validator(mode="after")
-    def _enough_experts(self) -> _Experts:
-        if self.per_token > self.experts:
-            raise ValueError("per_token cannot exceed experts")
-        return self
-
-
-class _Layer(Strict):
-    name: Word
-    count: Count
-    attention: _Attention
-    mlp: _Mlp | None = None
-    experts: _Experts | None = None
-
-    @model_validator(mode="after")
-    def _one_feed_forward(self) -> _Layer:
-        if (self.mlp is None) == (self.experts is None):
-            raise ValueError("a layer has either mlp or experts")
-        return self
-
-
-class _Published(Strict):
-    value: Annotated[float, Field(gt=0)]
-    unit: Literal["count"]
-    source: Annotated[str, Field(min_length=8)]
-
-
-class _ModelDocument(Strict):
-    kind: Literal["Model"]
-    schema_version: Literal[1]
-    name: Word
-    aliases: list[Word] = Field(default_factory=list)
-    source: Annotated[str, Field(min_length=8)]
-    published_parameters: _Published | None = None
-    hidden: Count
-    vocab: Count
-    dtype: Dtype
-    weight_dtype: Dtype
-    tied_head: bool
-    layers: Annotated[list[_Layer], Field(min_length=1)]
-
+ACTIVE_TOLERANCE = 0.02
 
 _CORE: dict[type[Strict], type[Any]] = {
-    _Attention: Attention,
-    _Experts: Experts,
-    _Latent: Latent,
-    _Layer: LayerKind,
-    _Linear: LinearState,
-    _Mlp: Mlp,
+    AttentionSpec: Attention,
+    ExpertsSpec: Experts,
+    LatentSpec: Latent,
+    LayerSpec: LayerKind,
+    LinearSpec: LinearState,
+    MlpSpec: Mlp,
 }
 
 
@@ -153,9 +57,64 @@ def _core(part: Any) -> Any:
     return kind(**{f.name: _core(getattr(part, f.name)) for f in dataclasses.fields(kind)})
 
 
-def _parsed(path: Path) -> tuple[_ModelDocument, Model]:
+def _unlike_published(document: Document, parsed: ModelDocument, model: Model) -> list[Problem]:
+    """Compare what the facts add up to with what is published of the model."""
+    total, active = parsed.published_parameters, parsed.published_active_parameters
+    size = parsed.published_kv_bytes_per_token
+    checks: list[tuple[str, int, float, float, str]] = []
+    if total is not None:
+        count = parameter_count(model)
+        checks.append(
+            ("published_parameters", count, total.value, PUBLISHED_TOLERANCE, "parameters")
+        )
+    if active is not None:
+        count = active_parameter_count(model, active.embedding)
+        words = "parameters that a token uses"
+        checks.append(("published_active_parameters", count, active.value, ACTIVE_TOLERANCE, words))
+    if size is not None:
+        checks.append(
+            ("published_kv_bytes_per_token", kv_bytes(model), size.value, 0.0, "bytes per token")
+        )
+    return [
+        problem_at(
+            document,
+            (key, "value"),
+            f"the facts of this document add up to {counted:,} {words}",
+            got=f"{stated:,.0f}",
+            allowed=f"a difference of {tolerance:.1%}",
+            hint="correct the fact that is wrong",
+        )
+        for key, counted, stated, tolerance, words in checks
+        if abs(counted - stated) > tolerance * stated
+    ]
+
+
+def kv_bytes(model: Model) -> int:
+    """Return the bytes that one token leaves in the KV cache, unsharded and in 16 bit.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+
+    Returns
+    -------
+    int
+        All layers together, sliding ones within their window [bytes].
+    """
+    total = 0
+    for kind in model.layers:
+        a = kind.attention
+        if a.latent is not None:
+            total += kind.count * (a.latent.kv_rank + a.latent.rope_head_dim) * 2
+        elif a.linear is None:
+            total += kind.count * 2 * a.kv_heads * a.head_dim * 2
+    return total
+
+
+def _parsed(path: Path) -> tuple[ModelDocument, Model]:
     document = load_yaml(path)
-    parsed = parse_as(document, _ModelDocument)
+    parsed = parse_as(document, ModelDocument)
     model = Model(
         name=parsed.name,
         hidden=parsed.hidden,
@@ -164,23 +123,11 @@ def _parsed(path: Path) -> tuple[_ModelDocument, Model]:
         dtype=parsed.dtype,
         weight_dtype=parsed.weight_dtype,
         tied_head=parsed.tied_head,
+        scale_bytes=parsed.scale_bytes,
     )
-    published = parsed.published_parameters
-    if published is not None:
-        counted = parameter_count(model)
-        if abs(counted / published.value - 1) > PUBLISHED_TOLERANCE:
-            raise InputError(
-                [
-                    problem_at(
-                        document,
-                        ("published_parameters", "value"),
-                        f"the facts of this document add up to {counted:,} parameters",
-                        got=f"{published.value:,.0f}",
-                        allowed=f"a difference of {PUBLISHED_TOLERANCE:.1%}",
-                        hint="correct the fact that is wrong",
-                    )
-                ]
-            )
+    problems = _unlike_published(document, parsed, model)
+    if problems:
+        raise InputError(problems)
     return parsed, model
 
 
@@ -251,10 +198,17 @@ def with_dtype(model: Model, dtype: str | None, place: Place) -> Model:
 
 
 def _with_weights(kind: LayerKind, old: str, new: str) -> LayerKind:
-    if kind.attention.weight_dtype != old:
-        return kind
-    attention = dataclasses.replace(kind.attention, weight_dtype=new)
-    return dataclasses.replace(kind, attention=attention)
+    """Move the parts that were left unquantised to another data type."""
+    attention, mlp, experts = kind.attention, kind.mlp, kind.experts
+    if attention.weight_dtype == old:
+        attention = dataclasses.replace(attention, weight_dtype=new)
+    if mlp is not None and mlp.weight_dtype == old:
+        mlp = dataclasses.replace(mlp, weight_dtype=new)
+    if experts is not None and experts.weight_dtype == old:
+        experts = dataclasses.replace(experts, weight_dtype=new)
+    if experts is not None and experts.shared_weight_dtype == old:
+        experts = dataclasses.replace(experts, shared_weight_dtype=new)
+    return dataclasses.replace(kind, attention=attention, mlp=mlp, experts=experts)
 
 
 def model_from_config(

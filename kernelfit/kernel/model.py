@@ -46,7 +46,7 @@ class Model:
     tied_head : bool
         Whether the head shares the embedding's weights.
     scale_bytes : float
-        Bytes of quantisation scales (and zero points) per quantised element; 0 for
+        Quantisation scales (and zero points) per quantised element [bytes]; 0 for
         unquantised weights.
     """
 

@@ -263,7 +263,8 @@ def test_latent_attention() -> None:
 def test_linear_attention_and_a_nested_text_config() -> None:
     model = read(HYBRID)
     linear = LinearState(2, 4, 8, 6, 4, "fp32")
-    experts = Experts(8, 2, 24, shared_intermediate=32)
+    # The shared expert's gate is Qwen's own, one vector of the model's width.
+    experts = Experts(8, 2, 24, shared_intermediate=32, shared_gate=True)
     full = Attention("full", 4, 2, 16, qk_norm=True, output_gate=True)
     assert model.layers == (
         LayerKind("linear-moe", 4, Attention("linear", 4, 2, 6, linear=linear), None, experts),
@@ -296,6 +297,16 @@ def test_sliding_windows() -> None:
     assert problem.message == "required field sliding_window is missing"
     oss = {"model_type": "gpt_oss", "num_local_experts": 8, "num_experts_per_tok": 2}
     assert "layer_types is missing" in one_problem(read, LLAMA, **oss).message
+
+
+def test_a_router_that_corrects_its_scores() -> None:
+    # DeepSeek-V3 names its routing; V2 routes without a correction.
+    for method, corrected in (("noaux_tc", True), ("group_limited_greedy", False)):
+        experts = read(LATENT, topk_method=method).layers[1].experts
+        assert experts is not None
+        assert experts.score_bias is corrected
+    plain = parameter_count(read(LATENT))
+    assert parameter_count(read(LATENT, topk_method="noaux_tc")) == plain + 3 * 8
 
 
 def test_a_problem_in_a_file_has_its_line() -> None:
