@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kernelfit.fit.calibrate import Options, calibrate
 from kernelfit.fit.calibration import Calibration
-from kernelfit.fit.gates import GateCount, apply_gates, with_probe_reference
+from kernelfit.fit.gates import GateCount, apply_gates, with_copies, with_probe_reference
 from kernelfit.fit.steps import FITTED_TIMINGS, Floats, RunSteps, make_run
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.errors import KernelError
@@ -94,6 +94,7 @@ def run_steps(record: RunRecord, chip: Chip) -> RunSteps:
         "step": table.column("step").to_numpy(),
         "duration_s": _floats(table, "duration_s"),
         "probe_s": _floats(table, "probe_s"),
+        "start_s": _floats(table, "start_s"),
         "host_s": np.sum([_floats(table, name) for name in HOST_COLUMNS], axis=0),
         "requests": _floats(table, "requests"),
         "tokens": _floats(table, "scheduled_tokens"),
@@ -195,6 +196,8 @@ def fit_gpus(
     """
     fits: list[GpuFit] = []
     refused: list[Refused] = []
+    # A copy may be stated to come from another GPU type, so all runs are compared.
+    runs = with_copies(runs)
     for name in dict.fromkeys(run.plan.chip.name for run in runs):
         kept: list[RunSteps] = []
         stored: list[int] = []
