@@ -64,9 +64,10 @@ def graph_mode(asked: Asked, exchange: str, log: OverrideLog) -> str:
     elif exchange in GRAPHLESS_EXCHANGES:
         reason = f"no graph can hold the exchange {exchange}"
     if reason:
-        stated_off = asked.on_cpu or asked.pool.enforce_eager
-        if wanted not in (None, "NONE") or (wanted is None and not stated_off):
+        if wanted not in (None, "NONE"):
             log.override(field, wanted, "NONE", reason)
+        elif wanted is None and exchange in GRAPHLESS_EXCHANGES and not asked.on_cpu:
+            log.default(field, "NONE", reason)
         return "NONE"
     if wanted is None:
         log.default(field, "FULL_AND_PIECEWISE", "the engine's default")

@@ -9,7 +9,7 @@ from kernelfit.kernel.errors import InvalidArgument, Refusal
 from kernelfit.kernel.graphs import GRAPH_MODES
 from kernelfit.kernel.pages import CACHE_DTYPES, STATE_DTYPES
 from kernelfit.kernel.parallel import UNPRICED_EXCHANGES
-from kernelfit.kernel.rules import EXCHANGES, NEWEST, STATE_MODES, rule
+from kernelfit.kernel.rules import EXCHANGES, EXCHANGES_REMOVED, NEWEST, STATE_MODES, rule
 
 ATTENTION_KINDS: tuple[str, ...] = ("full", "sliding", "mla", "linear")
 
@@ -208,18 +208,16 @@ def accepted() -> tuple[Choice, ...]:
     tuple of Choice
         By setting, for the newest release whose rules are known.
     """
-    unpriced = dict(UNPRICED_EXCHANGES)
-    exchanges = rule(EXCHANGES, NEWEST)
-    removed_or_priced = tuple(sorted(name for name in exchanges if name not in unpriced))
+    exchanges, removed = rule(EXCHANGES, NEWEST), rule(EXCHANGES_REMOVED, NEWEST)
+    unpriced = tuple(
+        pair for pair in UNPRICED_EXCHANGES if pair[0] in exchanges and pair[0] not in removed
+    )
+    priced = tuple(sorted(name for name in exchanges if name not in dict(unpriced)))
     return (
         *(Choice(field, ("1",), ((">1", reason),)) for field, reason in ONLY_ONE),
         Choice("attention.kind", ATTENTION_KINDS),
         Choice("speculative_method", ("none", *LOOKUP_METHODS), SPECULATION_REFUSED),
-        Choice(
-            "all2all_backend",
-            removed_or_priced,
-            tuple(pair for pair in UNPRICED_EXCHANGES if pair[0] in exchanges),
-        ),
+        Choice("all2all_backend", priced, unpriced),
         Choice("cudagraph_mode", GRAPH_MODES),
         Choice("cache_dtype", ("auto", *(word for word, _ in CACHE_DTYPES))),
         Choice("state_dtype", ("auto", *(word for word, _ in STATE_DTYPES))),
