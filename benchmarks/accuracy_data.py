@@ -51,7 +51,7 @@ OTEL_RUNS: dict[str, tuple[str, str, int]] = {
 
 SPLITWISE_CHIPS = {"a100": ("a100-80gb", "a100-sxm-80gb"), "h100": ("h100-80gb", "h100-sxm")}
 SPLITWISE_WIDTHS = {"a100": (2, 4, 8), "h100": (2, 4)}
-"""There are no H100 rows of width 8; ``h100-80gb-pcap`` is computed from the others and left out."""
+"""No H100 row has width 8; ``h100-80gb-pcap`` is computed from the others and left out."""
 
 TABLES: dict[str, dict[str, object]] = {
     "prompt": {

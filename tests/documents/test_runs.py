@@ -158,7 +158,8 @@ def test_one_change_is_refused_where_it_stands(
 def test_a_table_says_how_much_work_there_was(tmp_path: Path) -> None:
     gone = "  scheduled_tokens: {column: toks, unit: tokens}\n"
     problem = one_problem(load_run, written(tmp_path, changed(TABLE, gone, "")))
-    assert problem.allowed == "uniform, or one of scheduled, scheduled_tokens, decode_requests, prefill_tokens"
+    work = "scheduled, scheduled_tokens, decode_requests, prefill_tokens"
+    assert problem.allowed == f"uniform, or one of {work}"
     for other in ("scheduled", "prefill_tokens"):
         text = changed(TABLE, "scheduled_tokens", other)
         assert other in load_run(written(tmp_path, text)).columns
