@@ -18,6 +18,9 @@ from kernelfit.documents.modelspec import (
     LinearSpec,
     MlpSpec,
     ModelDocument,
+    Published,
+    PublishedActive,
+    PublishedBytes,
 )
 from kernelfit.documents.problems import InputError, Place, Problem, shown
 from kernelfit.documents.strict import Strict, parse_as
@@ -157,6 +160,35 @@ def load_model(path: Path, dtype: str | None = None) -> Model:
         name = path.resolve().parent.name if generic else path.name.removesuffix(".json")
         return read_config(load_json(path), name.removesuffix(".config"), dtype)
     return with_dtype(_parsed(path)[1], dtype, Place(str(path)))
+
+
+def load_published(
+    path: Path,
+) -> tuple[Published | None, PublishedActive | None, PublishedBytes | None]:
+    """Read what is published of the model of a document.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The document.
+
+    Returns
+    -------
+    tuple
+        Parameters, parameters that a token uses, and bytes of a token in the KV cache, each
+        with its source; None where nothing is stated.
+
+    Raises
+    ------
+    InputError
+        When the document is not valid.
+    """
+    parsed, _ = _parsed(path)
+    return (
+        parsed.published_parameters,
+        parsed.published_active_parameters,
+        parsed.published_kv_bytes_per_token,
+    )
 
 
 def with_dtype(model: Model, dtype: str | None, place: Place) -> Model:

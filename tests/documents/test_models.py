@@ -108,6 +108,45 @@ def test_a_published_total_that_fits_is_accepted(tmp_path: Path) -> None:
     assert load_model(written(tmp_path, near)) == model
 
 
+def test_published_uses_and_sizes_are_held_to_the_facts(tmp_path: Path) -> None:
+    # Two layers of 2 heads of 16, keys and values, in 16 bit: 256 bytes; one table left out.
+    figures = (
+        "published_active_parameters:\n"
+        '  {value: 80448, unit: count, embedding: false, source: "made up for it"}\n'
+        'published_kv_bytes_per_token: {value: 256, unit: byte, source: "made up for it"}\n'
+        "hidden"
+    )
+    good = changed(GOOD, "hidden", figures)
+    assert load_model(written(tmp_path, good)) == load_model(written(tmp_path, GOOD, "plain.yaml"))
+    for old, new, words in (
+        ("80448", "88448", "add up to 80,448 parameters that a token uses (got 88,448)"),
+        ("value: 256", "value: 257", "add up to 256 bytes per token (got 257)"),
+        ("embedding: false", "embedding: true", "add up to 86,848 parameters that a token uses"),
+    ):
+        problem = one_problem(load_model, written(tmp_path, changed(good, old, new)))
+        assert words in problem.render()
+    missing = one_problem(load_model, written(tmp_path, changed(good, ", embedding: false", "")))
+    assert "required key embedding is missing" in missing.message
+
+
+def test_a_run_s_dtype_moves_every_part_that_stays_unquantised() -> None:
+    attention = Attention("full", 1, 1, 4)
+    parts = Experts(4, 1, 4, shared_intermediate=4, weight_dtype="bf16", shared_weight_dtype="bf16")
+    layers = (
+        LayerKind("dense", 1, attention, mlp=Mlp(4, weight_dtype="bf16")),
+        LayerKind("moe", 1, attention, experts=parts),
+        LayerKind("own", 1, attention, mlp=Mlp(4, weight_dtype="int8")),
+    )
+    model = Model("M", 4, 4, layers, "bf16", "fp8", tied_head=False, scale_bytes=0.125)
+    run = with_dtype(model, "float16", Place("run.yaml", 5, 8))
+    assert run.layers[0].mlp == Mlp(4, weight_dtype="fp16")
+    assert run.layers[1].experts == dataclasses.replace(
+        parts, weight_dtype="fp16", shared_weight_dtype="fp16"
+    )
+    assert run.layers[2] == layers[2]
+    assert run.scale_bytes == 0.125
+
+
 def test_an_expert_layer_is_checked(tmp_path: Path) -> None:
     experts = "experts: {experts: 8, per_token: 2, intermediate: 32, gated: true}"
     text = changed(GOOD, "mlp: {intermediate: 128, gated: true}", experts)
@@ -153,11 +192,21 @@ def layer_kinds(draw: st.DrawFn) -> LayerKind:
     mlp: Mlp | None = None
     experts: Experts | None = None
     if draw(st.booleans()):
-        mlp = Mlp(draw(COUNTS), draw(st.booleans()), draw(st.booleans()))
+        mlp = Mlp(draw(COUNTS), draw(st.booleans()), draw(st.booleans()), draw(st.none() | DTYPES))
     else:
         each = draw(COUNTS)
         shared = draw(st.integers(0, 9))
-        experts = Experts(each + 3, each, draw(COUNTS), draw(st.booleans()), shared)
+        experts = Experts(
+            each + 3,
+            each,
+            draw(COUNTS),
+            draw(st.booleans()),
+            shared,
+            shared_gate=draw(st.booleans()),
+            score_bias=draw(st.booleans()),
+            weight_dtype=draw(st.none() | DTYPES),
+            shared_weight_dtype=draw(st.none() | DTYPES),
+        )
     return LayerKind(draw(st.sampled_from(["a", "b"])), draw(COUNTS), draw(attentions()),
                      mlp, experts)  # fmt: skip
 
@@ -171,6 +220,7 @@ MODELS = st.builds(
     DTYPES,
     DTYPES,
     st.booleans(),
+    st.sampled_from([0.0, 1 / 32, 4 / 128**2]),
 )
 
 
