@@ -41,7 +41,9 @@ def layers_of(kernel: FittedKernel) -> list[tuple[str, list[Work]]]:
     return out
 
 
-def step_time(basis: Basis, layers: list[tuple[str, list[Work]]], batch: Batch) -> tuple[float, float]:
+def step_time(
+    basis: Basis, layers: list[tuple[str, list[Work]]], batch: Batch
+) -> tuple[float, float]:
     """Return a step's two bounds [s]."""
     row = functions(basis, batch)
     overlap = no_overlap = launch = host = 0.0
@@ -106,9 +108,7 @@ def functions(basis: Basis, batch: Batch) -> list[float]:
         row[at + 1] = rows
         if routing.ranks > 1:
             mean = rows / routing.ranks
-            spread = math.sqrt(
-                2.0 * math.log(routing.ranks) * mean * (1.0 - 1.0 / routing.ranks)
-            )
+            spread = math.sqrt(2.0 * math.log(routing.ranks) * mean * (1.0 - 1.0 / routing.ranks))
             most = min(rows, copies * padded * routing.experts / routing.ranks)
             row[at + 1] = min(mean + spread, most)
             if routing.imbalance:

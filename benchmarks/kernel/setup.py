@@ -47,9 +47,7 @@ def kernel_of(model: str, chip: str, pool: Pool) -> FittedKernel:
     fitted = Fitted(
         calibration="priors",
         coefficients=tuple(
-            Coefficient(
-                name, e.prior, e.unit, gpu.name, e.method, "prior", (e.prior, e.prior)
-            )
+            Coefficient(name, e.prior, e.unit, gpu.name, e.method, "prior", (e.prior, e.prior))
             for name, e in zip(names, entries, strict=True)
         ),
         overlap_share=0.5,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,11 @@ from kernelfit.kernel.batch import Batch
 from kernelfit.kernel.bounds import added_host, estimate, hidden_host
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.estimate import CoefficientOrigin, MemoryBreakdown, StepEstimate
+from kernelfit.kernel.forms import Forms
 from kernelfit.kernel.limits import check_batch, check_budget, check_totals
 from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Direction, Placement, Pool, Tier
-from kernelfit.kernel.pricing import Cell, price, price_many
+from kernelfit.kernel.pricing import Cell, price_many
 from kernelfit.kernel.resolved import Resolution
 from kernelfit.kernel.totals import BatchTotals
 
@@ -36,11 +37,18 @@ class PricedKernel:
         The priced cells.
     origins : tuple of CoefficientOrigin
         The evidence of every coefficient behind the cells.
+    forms : Forms
+        The cells laid out for one batch at a time; they follow from the cells.
     """
 
     plan: Plan
     cells: tuple[Cell, ...]
     origins: tuple[CoefficientOrigin, ...]
+    forms: Forms = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Lay out the cells."""
+        object.__setattr__(self, "forms", Forms.of(self.plan, self.cells))
 
     def fixed_bytes(self) -> MemoryBreakdown:
         """Return the bytes on one rank whatever the requests.
@@ -102,7 +110,7 @@ class PricedKernel:
         """
         totals = self.totals(batch)
         check_batch(self.plan, batch, totals)
-        return estimate(price(self.plan, self.cells, totals, batch.sm_budget))
+        return estimate(self.forms.times(totals, batch.sm_budget), self.forms.resources)
 
     def totals(self, batch: Batch) -> BatchTotals:
         """Reduce a batch to the totals that this deployment's laws use.
@@ -139,10 +147,12 @@ class PricedKernel:
         InvalidArgument
             When the totals are those of no batch, or exceed the pool's limits.
         """
-        check_totals(self.plan, totals)
+        forms = self.forms
+        if not forms.plausible(totals):
+            check_totals(self.plan, totals)
         if sm_budget:
             check_budget(self.plan, sm_budget)
-        return estimate(price(self.plan, self.cells, totals, sm_budget))
+        return estimate(forms.times(totals, sm_budget), forms.resources)
 
     def step_times(self, table: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
         """Return the times of many steps at once.
@@ -160,14 +170,14 @@ class PricedKernel:
             resource [s]; equal to ``totals_time`` within a relative 1e-12.
         """
         times = price_many(self.plan, self.cells, table)
-        no_overlap = np.asarray(added_host(times.no_overlap_s, times))
+        no_overlap = added_host(times.no_overlap_s, times)
         out = {
             "overlap_s": np.minimum(hidden_host(times.overlap_s, times), no_overlap),
             "no_overlap_s": no_overlap,
-            "host_s": np.asarray(times.launch_s + times.host_s),
+            "host_s": times.launch_s + times.host_s,
         }
         for resource, time in times.per_resource_s:
-            out[f"{resource}_s"] = np.asarray(time)
+            out[f"{resource}_s"] = time
         return out
 
     def tier_time(self, tier: Tier, direction: Direction, nbytes: int, queue_depth: int) -> float:

@@ -9,7 +9,6 @@ vectorised path and the fit.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelfit.kernel.errors import InvalidArgument
+from kernelfit.kernel.routing import (
+    Rates,
+    Routing,
+    busiest,
+    busiest_rows,
+    rates_of,
+    reached,
+    touched,
+)
 from kernelfit.kernel.totals import WINDOW_FIELDS, BatchTotals, window_column
+
+__all__ = ["FIXED", "PAGE", "Array", "Basis", "Routing", "busiest_rows", "evaluated", "touched"]
 
 Array = npt.NDArray[np.float64]
 
@@ -41,32 +51,6 @@ FIXED: tuple[str, ...] = (
 step is launched and 0 for the others."""
 
 PAGE = len(FIXED)
-
-
-@dataclass(frozen=True, slots=True)
-class Routing:
-    """How the tokens of a step are spread over experts, seen from the busiest rank.
-
-    Attributes
-    ----------
-    experts : int
-        Routed experts of the layer.
-    per_token : int
-        Experts that each token is routed to.
-    ranks : int
-        Expert-parallel ranks; 1 where every rank holds a slice of every expert.
-    copies : int
-        Data-parallel ranks whose tokens meet in the layer, each with an equal batch.
-    imbalance : float
-        Rows of the busiest rank over the mean [1]; 0 takes uniform routing's own
-        expectation.
-    """
-
-    experts: int
-    per_token: int
-    ranks: int = 1
-    copies: int = 1
-    imbalance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,48 +167,8 @@ class Basis:
         InvalidArgument
             When the totals lack a sliding window of the model.
         """
-        tokens, requests = totals.tokens, totals.requests
-        graph = self.graph_of(tokens, requests, totals.decode_requests)
-        padded, padded_requests = tokens, requests
-        if graph != "none":
-            padded = self.capture_sizes[bisect_left(self.capture_sizes, tokens)]
-            if graph == "full" and tokens == requests * self.decode_query_tokens:
-                padded_requests = -(-padded // self.decode_query_tokens)
-        fixed = (
-            1.0,
-            tokens,
-            padded,
-            requests,
-            totals.decode_context_tokens,
-            totals.prefill_context_tokens,
-            totals.decode_pairs,
-            totals.prefill_pairs,
-            padded_requests,
-            totals.decode_requests,
-            graph == "full",
-            graph == "piecewise",
-            graph == "none",
-        )
-        if not self.routings and not self.windows:
-            return fixed
-        routed: list[float] = []
-        for routing in self.routings:
-            routed.append(touched(routing, tokens))
-            routed.append(busiest_rows(routing, padded))
-        windowed: list[float] = []
-        given = totals.windows
-        if tuple([w.window_tokens for w in given]) != self.windows:
-            raise InvalidArgument(
-                "windows", tuple(w.window_tokens for w in given), f"the model's, {self.windows}"
-            )
-        for w in given:
-            windowed += (
-                w.decode_context_tokens,
-                w.decode_pairs,
-                w.prefill_context_tokens,
-                w.prefill_pairs,
-            )
-        return (*fixed, *routed, *windowed)
+        graph = self.graph_of(totals.tokens, totals.requests, totals.decode_requests)
+        return evaluated(self, tuple(rates_of(r) for r in self.routings), totals, graph)
 
     def rows(self, columns: Mapping[str, npt.ArrayLike]) -> Array:
         """Evaluate the functions for many batches.
@@ -248,21 +192,28 @@ class Basis:
         total = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
         tokens, requests = total["tokens"], total["requests"]
         query = self.decode_query_tokens
-        out = np.empty((tokens.size, self.size), dtype=np.float64)
-        full = piecewise = np.zeros(tokens.size, dtype=bool)
+        # One function after the other in memory: each is written and read as a whole.
+        out = np.zeros((self.size, tokens.size), dtype=np.float64)
         padded, padded_requests = tokens, requests
-        if self.capture_sizes:
+        eager = np.ones(tokens.size, dtype=bool)
+        if self.capture_sizes and {self.decode_graph, self.mixed_graph} != {"none"}:
             sizes = np.asarray(self.capture_sizes, dtype=np.float64)
             fits = tokens <= sizes[-1]
             even = tokens == requests * query
-            uniform = even & (total["decode_requests"] == requests)
-            graph = np.where(uniform, self.decode_graph, self.mixed_graph)
-            full, piecewise = fits & (graph == "full"), fits & (graph == "piecewise")
+            uniform = fits & even & (total["decode_requests"] == requests)
+            full, piecewise = (
+                uniform * (self.decode_graph == way) + (fits & ~uniform) * (self.mixed_graph == way)
+                for way in ("full", "piecewise")
+            )
+            captured = (full + piecewise) > 0
             slot = np.minimum(np.searchsorted(sizes, tokens), len(sizes) - 1)
-            padded = np.where(full | piecewise, sizes[slot], tokens)
-            padded_requests = np.where(full & even, np.ceil(padded / query), requests)
-        fixed = (
-            np.ones(tokens.size),
+            padded = np.where(captured, sizes[slot], tokens)
+            filled = (full > 0) & even
+            padded_requests = np.where(filled, np.ceil(padded / query), requests)
+            out[_FULL], out[_PIECEWISE] = full, piecewise
+            eager = ~captured
+        fixed: tuple[Array | float, ...] = (
+            1.0,
             tokens,
             padded,
             requests,
@@ -272,99 +223,88 @@ class Basis:
             total["prefill_pairs"],
             padded_requests,
             total["decode_requests"],
-            full,
-            piecewise,
-            ~(full | piecewise),
         )
         for index, values in enumerate(fixed):
-            out[:, index] = values
+            out[index] = values
+        out[_EAGER] = eager
         for routing in self.routings:
             index = self.touched_at(routing)
-            out[:, index] = _touched_many(routing, tokens)
-            out[:, index + 1] = _busiest_many(routing, padded)
+            rates = rates_of(routing)
+            out[index] = rates.held * -np.expm1(padded * rates.miss_log)
+            out[index + 1] = rates.mean * padded
+            if rates.variance:
+                out[index + 1] += np.sqrt(rates.variance * padded)
+                np.minimum(out[index + 1], rates.most * padded, out=out[index + 1])
         for window in self.windows:
             for field in WINDOW_FIELDS:
                 name = window_column(window, field)
                 if name not in total:
                     raise InvalidArgument(name, "nothing", "a column: the model has this window")
-                out[:, self.window_at(window, field)] = total[name]
-        return out
+                out[self.window_at(window, field)] = total[name]
+        return out.T
 
 
-def touched(routing: Routing, tokens: float) -> float:
-    """Return the expected number of distinct experts that a rank touches.
-
-    Parameters
-    ----------
-    routing : Routing
-        The routing.
-    tokens : float
-        Tokens that one data-parallel rank schedules [tokens].
-
-    Returns
-    -------
-    float
-        ``E/r * (1 - (1 - k/E) ** (copies * tokens))`` [1]: each token misses a given
-        expert with probability 1 - k/E, independently under uniform routing, and a rank
-        holds E/r of the experts.
-
-    Notes
-    -----
-    Domain: uniform routing; skewed routing touches fewer.
-    """
-    miss = 1.0 - routing.per_token / routing.experts
-    held = routing.experts / routing.ranks
-    return float(held * (1.0 - miss ** (routing.copies * tokens)))
+_FULL, _PIECEWISE, _EAGER = range(PAGE - 3, PAGE)
 
 
-def busiest_rows(routing: Routing, tokens: float) -> float:
-    """Return the rows of experts' work on the busiest rank.
+def evaluated(
+    basis: Basis, rates: tuple[Rates, ...], totals: BatchTotals, graph: str
+) -> tuple[float, ...]:
+    """Evaluate the functions for one batch.
 
     Parameters
     ----------
-    routing : Routing
-        The routing.
-    tokens : float
-        Tokens that one data-parallel rank schedules [tokens].
+    basis : Basis
+        The functions.
+    rates : tuple of Rates
+        Constants of its routings, in their order.
+    totals : BatchTotals
+        The batch's totals.
+    graph : str
+        How the batch is launched, from ``Basis.graph_of``.
 
     Returns
     -------
-    float
-        Token-expert pairs on the rank that has most [1]. With a stated imbalance, that
-        times the mean; else the mean plus ``sqrt(2 ln r)`` standard deviations of the
-        binomial count, at most all pairs that a rank can get.
+    tuple of float
+        One value per function; counts, so without unit.
 
-    Notes
-    -----
-    The expected maximum of r normal variables is below ``sqrt(2 ln r)`` standard
-    deviations and approaches it for large r. Domain: uniform routing unless stated.
+    Raises
+    ------
+    InvalidArgument
+        When the totals lack a sliding window of the model.
     """
-    rows = routing.copies * tokens * routing.per_token
-    ranks = routing.ranks
-    if ranks == 1:
-        return rows
-    mean = rows / ranks
-    if routing.imbalance:
-        return mean * routing.imbalance
-    most = min(rows, routing.copies * tokens * routing.experts / ranks)
-    spread = math.sqrt(2.0 * math.log(ranks) * mean * (1.0 - 1.0 / ranks))
-    return min(mean + spread, most)
-
-
-def _touched_many(routing: Routing, tokens: Array) -> Array:
-    miss = 1.0 - routing.per_token / routing.experts
-    held = routing.experts / routing.ranks
-    return np.asarray(held * (1.0 - np.power(miss, routing.copies * tokens)))
-
-
-def _busiest_many(routing: Routing, tokens: Array) -> Array:
-    rows = routing.copies * tokens * routing.per_token
-    ranks = routing.ranks
-    if ranks == 1:
-        return rows
-    mean = rows / ranks
-    if routing.imbalance:
-        return mean * routing.imbalance
-    most = np.minimum(rows, routing.copies * tokens * routing.experts / ranks)
-    spread = np.sqrt(2.0 * math.log(ranks) * mean * (1.0 - 1.0 / ranks))
-    return np.minimum(mean + spread, most)
+    tokens, requests, query = totals.tokens, totals.requests, basis.decode_query_tokens
+    padded, padded_requests = tokens, requests
+    if graph != "none":
+        padded = basis.capture_sizes[bisect_left(basis.capture_sizes, tokens)]
+        if graph == "full" and tokens == requests * query:
+            padded_requests = -(-padded // query)
+    row: tuple[float, ...] = (
+        1.0,
+        tokens,
+        padded,
+        requests,
+        totals.decode_context_tokens,
+        totals.prefill_context_tokens,
+        totals.decode_pairs,
+        totals.prefill_pairs,
+        padded_requests,
+        totals.decode_requests,
+        graph == "full",
+        graph == "piecewise",
+        graph == "none",
+    )
+    for one in rates:
+        row += (reached(one, padded), busiest(one, padded))
+    given = totals.windows
+    if tuple([w.window_tokens for w in given]) != basis.windows:
+        sizes = tuple(w.window_tokens for w in given)
+        raise InvalidArgument("windows", sizes, f"the model's, {basis.windows}")
+    for w in given:
+        row += (
+            w.decode_context_tokens,
+            w.decode_pairs,
+            w.prefill_context_tokens,
+            w.prefill_pairs,
+        )
+    return row

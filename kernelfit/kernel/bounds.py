@@ -6,56 +6,56 @@ import numpy as np
 
 from kernelfit.kernel.basis import Array
 from kernelfit.kernel.estimate import StepEstimate
+from kernelfit.kernel.forms import Times
 from kernelfit.kernel.pricing import CellTimes
 from kernelfit.kernel.resources import Resource
 
 
-def hidden_host(device_s: float | Array, times: CellTimes) -> float | Array:
+def hidden_host(device_s: Array, times: CellTimes) -> Array:
     """Join device and host time where host work that runs ahead hides.
 
     Parameters
     ----------
-    device_s : float or ndarray, shape (n_steps,)
+    device_s : ndarray, shape (n_steps,)
         Device time [s].
     times : CellTimes
         The host's times [s].
 
     Returns
     -------
-    float or ndarray, shape (n_steps,)
+    ndarray, shape (n_steps,)
         ``max(device, launch) + host`` [s].
     """
-    launch = times.launch_s
-    if isinstance(device_s, float) and isinstance(launch, float):
-        return (max(launch, device_s)) + times.host_s
-    return np.maximum(device_s, launch) + times.host_s
+    return np.asarray(np.maximum(device_s, times.launch_s) + times.host_s)
 
 
-def added_host(device_s: float | Array, times: CellTimes) -> float | Array:
+def added_host(device_s: Array, times: CellTimes) -> Array:
     """Join device and host time where nothing hides.
 
     Parameters
     ----------
-    device_s : float or ndarray, shape (n_steps,)
+    device_s : ndarray, shape (n_steps,)
         Device time [s].
     times : CellTimes
         The host's times [s].
 
     Returns
     -------
-    float or ndarray, shape (n_steps,)
+    ndarray, shape (n_steps,)
         ``device + launch + host`` [s].
     """
-    return device_s + times.launch_s + times.host_s
+    return np.asarray(device_s + times.launch_s + times.host_s)
 
 
-def estimate(times: CellTimes) -> StepEstimate:
-    """Turn the cell times of one batch into its two bounds.
+def estimate(times: Times, resources: tuple[Resource, ...]) -> StepEstimate:
+    """Turn the times of one batch into its two bounds.
 
     Parameters
     ----------
-    times : CellTimes
-        Floats from ``price`` [s].
+    times : Times
+        From ``Forms.times`` [s].
+    resources : tuple of Resource
+        The resources in their order there; the host's is last.
 
     Returns
     -------
@@ -63,21 +63,38 @@ def estimate(times: CellTimes) -> StepEstimate:
         Under ``overlap``, host work that runs ahead hides behind the device; under
         ``no_overlap`` it is always added.
     """
-    overlap = float(hidden_host(times.overlap_s, times))
-    no_overlap = float(added_host(times.no_overlap_s, times))
-    bottleneck, most = Resource.HOST, -1.0
-    for resource, time in times.per_resource_s:
-        # Host time that hides behind the device is nobody's bottleneck.
-        if resource is Resource.HOST and times.launch_s <= times.no_overlap_s:
-            judged = float(times.host_s)
-        else:
-            judged = float(time)
-        if judged > most:
-            bottleneck, most = resource, judged
+    overlap, summed, launch, host, spent = times
+    least = (overlap if overlap > launch else launch) + host  # noqa: FURB136
+    most = summed + launch + host
+    # Host time that hides behind the device is nobody's bottleneck.
+    judged = host if launch <= summed else spent[-1]
+    device = max(spent[:-1], default=-1.0)
     return StepEstimate(
         # Rounding may put one an ulp above the other.
-        overlap_s=min(no_overlap, overlap),
-        no_overlap_s=no_overlap,
-        bottleneck=bottleneck,
-        per_resource_s=times.per_resource_s,  # type: ignore[arg-type]
+        least if least < most else most,  # noqa: FURB136
+        most,
+        Resource.HOST if judged > device else resources[spent.index(device)],
+        tuple(zip(resources, spent, strict=True)),
     )
+
+
+def mean_s(times: Times, share: float, host_rule: str) -> float:
+    """Return the time of one batch with a share of the possible overlap.
+
+    Parameters
+    ----------
+    times : Times
+        From ``Forms.times`` [s].
+    share : float
+        Share of the possible overlap that happens [1].
+    host_rule : str
+        See ``Fitted``.
+
+    Returns
+    -------
+    float
+        Step time [s].
+    """
+    overlap, summed, launch, host, _ = times
+    device = summed - share * (summed - overlap)
+    return (device + launch if host_rule == "added" else max(device, launch)) + host

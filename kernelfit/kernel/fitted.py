@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kernelfit.kernel.base import PricedKernel
 from kernelfit.kernel.basis import Array, Basis
 from kernelfit.kernel.batch import Batch
-from kernelfit.kernel.bounds import added_host, hidden_host
+from kernelfit.kernel.bounds import added_host, hidden_host, mean_s
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.draws import DrawPrices, draw_values
 from kernelfit.kernel.errors import InvalidArgument
@@ -25,7 +25,7 @@ from kernelfit.kernel.limits import check_batch
 from kernelfit.kernel.model import Model
 from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Pool
-from kernelfit.kernel.pricing import CellTimes, cells_of, price, price_many
+from kernelfit.kernel.pricing import cells_of, price_many
 from kernelfit.kernel.resolved import Resolution
 from kernelfit.kernel.stage import Term
 from kernelfit.kernel.totals import BatchTotals
@@ -244,12 +244,6 @@ class FittedKernel(PricedKernel):
             self, cells=cells_of(self.plan, draw_values(self.fitted, index)), fitted=drawn
         )
 
-    def _mean(self, times: CellTimes) -> float | Array:
-        share = self.fitted.overlap_share
-        device = times.no_overlap_s - share * (times.no_overlap_s - times.overlap_s)
-        join = added_host if self.fitted.host_rule == "added" else hidden_host
-        return join(device, times)
-
     def mean_step_time(self, totals: BatchTotals, sm_budget: int = 0) -> float:
         """Return the fitted time of one step from its totals.
 
@@ -265,7 +259,8 @@ class FittedKernel(PricedKernel):
         float
             Fitted step time, without its interval [s].
         """
-        return float(self._mean(price(self.plan, self.cells, totals, sm_budget)))
+        times = self.forms.times(totals, sm_budget)
+        return mean_s(times, self.fitted.overlap_share, self.fitted.host_rule)
 
     def mean_step_times(self, table: Mapping[str, npt.ArrayLike]) -> Array:
         """Return the fitted times of many steps.
@@ -281,7 +276,11 @@ class FittedKernel(PricedKernel):
         ndarray, shape (n_steps,)
             Fitted step times [s].
         """
-        return np.asarray(self._mean(price_many(self.plan, self.cells, table)))
+        times = price_many(self.plan, self.cells, table)
+        share = self.fitted.overlap_share
+        device_s = times.no_overlap_s - share * (times.no_overlap_s - times.overlap_s)
+        join = added_host if self.fitted.host_rule == "added" else hidden_host
+        return join(device_s, times)
 
     def calibrated_step_time(self, batch: Batch, level: float = 0.9) -> CalibratedStepTime:
         """Return the fitted step time with its prediction interval.

@@ -14,7 +14,6 @@ from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.resources import Resource
 from kernelfit.kernel.stage import HOST_STAGE, LAUNCH_STAGE
-from kernelfit.kernel.totals import BatchTotals
 
 Costs = tuple[tuple[int, float], ...]
 """``(function, seconds per unit of it)`` of a linear form."""
@@ -97,97 +96,29 @@ def cells_of(plan: Plan, values: Mapping[str, float]) -> tuple[Cell, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CellTimes:
-    """Times of every cell for one batch or many.
+    """Times of many batches.
 
     Attributes
     ----------
-    overlap_s, no_overlap_s : float or ndarray, shape (n_steps,)
+    overlap_s, no_overlap_s : ndarray, shape (n_steps,)
         Device time under each bound [s].
-    launch_s : float or ndarray, shape (n_steps,)
+    launch_s : ndarray, shape (n_steps,)
         Host time that runs ahead of the device [s].
-    host_s : float or ndarray, shape (n_steps,)
+    host_s : ndarray, shape (n_steps,)
         Host time that the device waits for [s].
-    per_resource_s : tuple of (Resource, float or ndarray)
+    per_resource_s : tuple of (Resource, ndarray)
         Time by resource, all of the host's included [s].
     """
 
-    overlap_s: float | Array
-    no_overlap_s: float | Array
-    launch_s: float | Array
-    host_s: float | Array
-    per_resource_s: tuple[tuple[Resource, float | Array], ...]
+    overlap_s: Array
+    no_overlap_s: Array
+    launch_s: Array
+    host_s: Array
+    per_resource_s: tuple[tuple[Resource, Array], ...]
 
 
-def price(
-    plan: Plan, cells: tuple[Cell, ...], totals: BatchTotals, sm_budget: int = 0
-) -> CellTimes:
-    """Price one batch.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan.
-    cells : tuple of Cell
-        Its priced cells.
-    totals : BatchTotals
-        The batch's totals.
-    sm_budget : int
-        SMs that the step may use; 0 means all of them.
-
-    Returns
-    -------
-    CellTimes
-        Floats [s].
-    """
-    row = plan.basis.row(totals)
-    slowdown = plan.chip.sm_count / sm_budget if sm_budget else 1.0
-    largest = [0.0] * len(plan.stages)
-    summed = 0.0
-    by_resource: dict[Resource, float] = {}
-    for cell in cells:
-        time = 0.0
-        for function, cost in cell.costs:
-            time += cost * row[function]
-        for one, other in cell.choices:
-            first = second = 0.0
-            for function, cost in one:
-                first += cost * row[function]
-            for function, cost in other:
-                second += cost * row[function]
-            # Not max(): a call costs more than the comparison, in the innermost loop.
-            time += first if first > second else second  # noqa: FURB136
-        resource = cell.resource
-        if resource is _SM:
-            time *= slowdown
-        by_resource[resource] = by_resource.get(resource, 0.0) + time
-        if resource is not _HOST:
-            summed += time
-        if time > largest[cell.stage]:
-            largest[cell.stage] = time
-    launch = host = 0.0
-    overlap = 0.0
-    for name, time in zip(plan.stages, largest, strict=True):
-        if name == LAUNCH_STAGE:
-            launch = time
-        elif name == HOST_STAGE:
-            host = time
-        else:
-            overlap += time
-    # Rounding may put the sum of maxima an ulp above the sum of everything.
-    if overlap > summed:
-        overlap = summed
-    return CellTimes(overlap, summed, launch, host, tuple(by_resource.items()))
-
-
-_SM, _HOST = Resource.SM, Resource.HOST
-
-
-def _matrix(size: int, forms: list[Costs]) -> Array:
-    matrix = np.zeros((size, len(forms)))
-    for index, costs in enumerate(forms):
-        for function, cost in costs:
-            matrix[function, index] = cost
-    return matrix
+BLOCK = 2048
+"""Batches that are priced at once, so that what is worked on stays in the cache."""
 
 
 def price_many(
@@ -209,25 +140,52 @@ def price_many(
     CellTimes
         Arrays of shape (n_steps,) [s].
     """
-    rows = plan.basis.rows(columns)
-    times = (rows @ _matrix(plan.basis.size, [cell.costs for cell in cells])).T
-    for index, cell in enumerate(cells):
-        for one, other in cell.choices:
-            forms = rows @ _matrix(plan.basis.size, [one, other])
-            times[index] += forms.max(axis=1)
-    count = rows.shape[0]
-    largest = np.zeros((len(plan.stages), count))
-    summed = np.zeros(count)
-    by_resource: dict[Resource, Array] = {}
-    for cell, time in zip(cells, times, strict=True):
-        known = by_resource.get(cell.resource)
-        by_resource[cell.resource] = time if known is None else known + time
-        if cell.resource is not _HOST:
-            summed += time
-        np.maximum(largest[cell.stage], time, out=largest[cell.stage])
-    overlap, launch, host = np.zeros(count), np.zeros(count), np.zeros(count)
-    for name, time in zip(plan.stages, largest, strict=True):
-        target = {LAUNCH_STAGE: launch, HOST_STAGE: host}.get(name, overlap)
-        target += time
-    overlap = np.minimum(overlap, summed)
-    return CellTimes(overlap, summed, launch, host, tuple(by_resource.items()))
+    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+    forms = [cell.costs for cell in cells]
+    pairs = [(index, pair) for index, cell in enumerate(cells) for pair in cell.choices]
+    linear = _matrix([*forms, *(form for _, pair in pairs for form in pair)], plan.basis.size)
+    where = [plan.stages[cell.stage] for cell in cells]
+    resources = tuple(dict.fromkeys(cell.resource for cell in cells))
+    places = [4 + resources.index(cell.resource) for cell in cells]
+    out = np.zeros((4 + len(resources), arrays["tokens"].size))
+    for start in range(0, out.shape[1], BLOCK):
+        part = slice(start, start + BLOCK)
+        rows = plan.basis.rows({name: values[part] for name, values in arrays.items()})
+        times = linear @ rows.T
+        for k, (index, _) in enumerate(pairs):
+            one = len(forms) + 2 * k
+            times[index] += np.maximum(times[one], times[one + 1])
+        _joined(out[:, part], times, where, places)
+    overlap, summed, launch, host = out[:4]
+    return CellTimes(
+        np.minimum(overlap, summed, out=overlap),
+        summed,
+        launch,
+        host,
+        tuple(zip(resources, out[4:], strict=True)),
+    )
+
+
+def _joined(out: Array, times: Array, where: list[str], places: list[int]) -> None:
+    """Add up the times of a block: bounds, host times, then time by resource."""
+    overlap, summed, launch, host = out[:4]
+    ahead = {LAUNCH_STAGE: launch, HOST_STAGE: host}
+    for stage in dict.fromkeys(where):
+        largest = None
+        for time, place, name in zip(times, places, where, strict=False):
+            if name != stage:
+                continue
+            out[place] += time
+            if stage not in ahead:
+                summed += time
+            largest = time if largest is None else np.maximum(largest, time)
+        target = ahead.get(stage, overlap)
+        target += largest
+
+
+def _matrix(forms: list[Costs], size: int) -> Array:
+    matrix = np.zeros((len(forms), size))
+    for index, costs in enumerate(forms):
+        for function, cost in costs:
+            matrix[index, function] = cost
+    return matrix
