@@ -207,7 +207,7 @@ def _default(
         decodes = {seqs}
     largest = min(largest, tokens)
     sizes = {*default_capture_sizes(largest, how.coarse), *(s for s in decodes if s <= tokens)}
-    if how.with_tokens and tokens <= largest:
+    if how.with_limit and tokens <= largest:
         sizes.add(tokens)
     ordered = tuple(sorted(sizes))
     reason = "1, 2, 4, every 8, then every 16 up to min(2 x max_num_seqs, the engine's ceiling)"

@@ -145,7 +145,7 @@ class CaptureRule:
         Whether the default ceiling counts the tokens of a speculating request.
     rounds : bool
         Whether sizes become multiples of those tokens.
-    with_tokens : bool
+    with_limit : bool
         Whether ``max_num_batched_tokens`` is captured too.
     with_decodes : bool
         Whether whole batches of speculating requests are captured too.
@@ -158,7 +158,7 @@ class CaptureRule:
     coarse: bool = True
     per_query: bool = True
     rounds: bool = True
-    with_tokens: bool = True
+    with_limit: bool = True
     with_decodes: bool = True
     with_seqs: bool = True
 
@@ -167,10 +167,10 @@ _PLAIN = {"with_decodes": False, "with_seqs": False}
 CAPTURES: Since[CaptureRule] = (
     (
         (0, 11),
-        CaptureRule(coarse=False, per_query=False, rounds=False, with_tokens=False, **_PLAIN),
+        CaptureRule(coarse=False, per_query=False, rounds=False, with_limit=False, **_PLAIN),
     ),
-    ((0, 12), CaptureRule(per_query=False, with_tokens=False, **_PLAIN)),
-    ((0, 13), CaptureRule(with_tokens=False, **_PLAIN)),
+    ((0, 12), CaptureRule(per_query=False, with_limit=False, **_PLAIN)),
+    ((0, 13), CaptureRule(with_limit=False, **_PLAIN)),
     ((0, 21), CaptureRule(**_PLAIN)),
     ((0, 28), CaptureRule(blackwell_ceiling=1024, **_PLAIN)),
     ((0, 29), CaptureRule(blackwell_ceiling=1024, with_seqs=False)),

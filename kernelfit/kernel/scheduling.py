@@ -215,7 +215,7 @@ def decode_query_tokens(asked: Asked, log: OverrideLog) -> int:
     Returns
     -------
     int
-        1, and those proposed to it.
+        1, and those proposed to it [tokens].
 
     Raises
     ------

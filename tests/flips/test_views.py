@@ -90,7 +90,7 @@ def test_the_batch_that_tells_most() -> None:
 
 
 def test_limits_are_the_smallest_of_all() -> None:
-    assert limit_of(kernel(max_num_seqs=9999), 16).requests == 4096  # max_num_batched_tokens
+    assert limit_of(kernel(max_num_seqs=4096), 16).requests == 4096  # max_num_batched_tokens
     assert limit_of(kernel(hbm_bytes=1000), 16).requests == 0
     assert limit_of(kernel(hbm_bytes=1000), 16).reason == "memory"
 
