@@ -59,6 +59,19 @@ class PoolSpec(Strict):
             raise ValueError(f"nodes is {self.nodes}, but tp x pp x dp gives only {ranks} ranks")
         return self
 
+    @model_validator(mode="after")
+    def _stated_settings_agree(self) -> PoolSpec:
+        # Only what is stated twice can disagree here: the rest may come from a log, and
+        # what the engine makes of it is the core's resolution.
+        seqs, tokens = self.max_num_seqs, self.max_num_batched_tokens
+        if seqs is not None and tokens is not None and seqs > tokens:
+            raise ValueError(f"max_num_batched_tokens is {tokens}, less than max_num_seqs {seqs}")
+        if self.enable_eplb is False and self.num_redundant_experts:
+            raise ValueError(
+                f"num_redundant_experts is {self.num_redundant_experts}, but enable_eplb is false"
+            )
+        return self
+
     def core(self) -> Pool:
         """Return the pool as the core takes it.
 

@@ -331,10 +331,12 @@ def imbalance(asked: Asked, width: int, log: OverrideLog) -> float:
         raise InvalidArgument(field, wanted, ">= 1")
     if width == 1:
         if wanted is not None and wanted != 1.0:
-            log.override(field, wanted, 0.0, "no ranks between which experts could be unbalanced")
+            log.override(field, wanted, "none", "no ranks between which rows could be unbalanced")
         return 0.0
     if wanted is None:
-        log.default(field, 0.0, "uniform routing, the busiest rank by its own expectation")
+        log.default(
+            field, "uniform", "every expert is equally likely; the busiest rank by its expectation"
+        )
         return 0.0
     if wanted > width:
         raise InvalidArgument(field, wanted, f"1 to {width}, where one rank has every row")

@@ -163,6 +163,11 @@ def test_a_cpu_schedules_one_step_at_a_time() -> None:
     assert run(Pool()).launches_run_ahead
 
 
+def test_a_cpu_switches_overlapped_halves_off() -> None:
+    assert "enable_dbo" in reasons(Pool(enable_dbo=True), chip=CPU)
+    assert "enable_dbo" not in reasons(Pool(enable_dbo=False), chip=CPU)
+
+
 def test_a_speculating_request_schedules_its_proposals_too() -> None:
     resolution = run(Pool(**NGRAM))
     assert resolution.decode_query_tokens == 4
