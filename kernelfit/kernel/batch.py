@@ -7,9 +7,57 @@ request that schedules several tokens while it decodes (speculative decoding).
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 from kernelfit.kernel.errors import InvalidArgument
+
+
+def whole(field: str, value: object) -> int:
+    """Return a count as a plain integer.
+
+    Parameters
+    ----------
+    field : str
+        What the count is, for the message.
+    value : object
+        An integer of Python or numpy.
+
+    Returns
+    -------
+    int
+        The same number.
+
+    Raises
+    ------
+    InvalidArgument
+        When it is anything else: a float, even if whole, a boolean, text or nothing.
+    """
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            pass
+    raise InvalidArgument(field, value, "a whole number")
+
+
+def make_whole(counts: object, fields: tuple[str, ...]) -> None:
+    """Turn the counts of a frozen value into plain integers.
+
+    Parameters
+    ----------
+    counts : object
+        The value, while it is being built.
+    fields : tuple of str
+        Names of its counts.
+
+    Raises
+    ------
+    InvalidArgument
+        When a count is no whole number.
+    """
+    for field in fields:
+        object.__setattr__(counts, field, whole(field, getattr(counts, field)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +88,17 @@ class RequestShape:
         Raises
         ------
         InvalidArgument
-            When a count is negative, zero where a token is needed, or the cache hit
-            exceeds what is computed.
+            When a count is no whole number, negative, zero where a token is needed, or
+            the cache hit exceeds what is computed.
         """
+        if not (
+            type(self.scheduled)
+            is type(self.computed)
+            is type(self.prompt_len)
+            is type(self.cached_tokens)
+            is int
+        ):
+            make_whole(self, ("scheduled", "computed", "prompt_len", "cached_tokens"))
         if self.scheduled < 1:
             raise InvalidArgument("scheduled", self.scheduled, ">= 1 token")
         if self.computed < 0:
@@ -80,12 +136,14 @@ class Batch:
         Raises
         ------
         InvalidArgument
-            When the batch is empty or a setting is negative.
+            When the batch is empty, or a setting is negative or no whole number.
         """
         if not isinstance(self.requests, tuple):
             object.__setattr__(self, "requests", tuple(self.requests))
         if not self.requests:
             raise InvalidArgument("requests", (), "at least one request")
+        if not (type(self.decode_threshold) is type(self.sm_budget) is int):
+            make_whole(self, ("decode_threshold", "sm_budget"))
         if self.decode_threshold < 0:
             raise InvalidArgument("decode_threshold", self.decode_threshold, ">= 0 tokens")
         if self.sm_budget < 0:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelfit.kernel.basis import Array
+from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.totals import TOTAL_FIELDS, WINDOW_FIELDS, BatchTotals, window_column
 
 
@@ -23,7 +24,16 @@ def table_of(totals: Sequence[BatchTotals]) -> dict[str, Array]:
     -------
     dict of str to ndarray, shape (n_batches,)
         One column per field of ``BatchTotals``, and per total of each sliding window.
+
+    Raises
+    ------
+    InvalidArgument
+        When the batches hold different sliding windows.
     """
+    windows = [tuple(w.window_tokens for w in t.windows) for t in totals]
+    for other in windows[1:]:
+        if other != windows[0]:
+            raise InvalidArgument("windows", other, f"the same in every batch, {windows[0]}")
     out = {
         name: np.asarray([getattr(t, name) for t in totals], dtype=np.float64)
         for name in TOTAL_FIELDS

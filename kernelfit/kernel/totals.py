@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from kernelfit.kernel.batch import RequestShape
+from kernelfit.kernel.batch import RequestShape, make_whole
 from kernelfit.kernel.errors import InvalidArgument
 
 
@@ -33,6 +33,24 @@ class WindowTotals:
     decode_pairs: int = 0
     prefill_context_tokens: int = 0
     prefill_pairs: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the counts.
+
+        Raises
+        ------
+        InvalidArgument
+            When one is no whole number.
+        """
+        if not (
+            type(self.decode_context_tokens)
+            is type(self.decode_pairs)
+            is type(self.prefill_context_tokens)
+            is type(self.prefill_pairs)
+            is type(self.window_tokens)
+            is int
+        ):
+            make_whole(self, ("window_tokens", *WINDOW_FIELDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +88,27 @@ class BatchTotals:
     prefill_pairs: int = 0
     windows: tuple[WindowTotals, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Check the counts.
+
+        Raises
+        ------
+        InvalidArgument
+            When one is no whole number. Negative ones are refused where they are priced:
+            differences on the way there may be.
+        """
+        if not (
+            type(self.requests)
+            is type(self.tokens)
+            is type(self.decode_requests)
+            is type(self.decode_context_tokens)
+            is type(self.decode_pairs)
+            is type(self.prefill_context_tokens)
+            is type(self.prefill_pairs)
+            is int
+        ):
+            make_whole(self, TOTAL_FIELDS)
+
     def __add__(self, other: BatchTotals) -> BatchTotals:
         """Return the totals of both together; both must hold the same windows."""
         return _combined(self, other, 1)
@@ -99,10 +138,18 @@ class BatchTotals:
         -------
         BatchTotals
             The sums; exact integers.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is anything but requests.
         """
         shapes = requests if isinstance(requests, tuple) else tuple(requests)
-        scheduled = [request.scheduled for request in shapes]
-        computed = [request.computed for request in shapes]
+        try:
+            scheduled = [request.scheduled for request in shapes]
+            computed = [request.computed for request in shapes]
+        except AttributeError as error:
+            raise InvalidArgument("requests", shapes, "only RequestShape") from error
         return totals_of(scheduled, computed, decode_threshold, windows)
 
 
