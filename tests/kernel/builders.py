@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 from hypothesis import strategies as st
 
 from kernelfit.kernel import (
@@ -9,7 +12,10 @@ from kernelfit.kernel import (
     Batch,
     Chip,
     Experts,
+    FittedKernel,
+    Latent,
     LayerKind,
+    LinearState,
     Mlp,
     Model,
     Pool,
@@ -74,17 +80,107 @@ def mixture(
     return Model(name, hidden, 32000, (kind,), "bf16", "bf16", tied_head=False)
 
 
-def coefficients(dtype: str = "bf16", **changes: float) -> tuple[Coefficient, ...]:
+def latent(layers: int = 4, heads: int = 8, query_rank: int = 384) -> Model:
+    """A model with latent attention of DeepSeek's head widths."""
+    widths = Latent(query_rank, 512, 128, 64, 128)
+    kind = LayerKind("mla", layers, Attention("mla", heads, heads, 192, latent=widths), Mlp(4096))
+    return Model("mla", 1024, 32000, (kind,), "bf16", "bf16", tied_head=False)
+
+
+def alternating(window: int = 128) -> Model:
+    """Sliding and full attention in turn, with experts, as gpt-oss has them."""
+    experts = Experts(16, 2, 1024)
+    kinds = (
+        LayerKind("sliding", 2, Attention("sliding", 8, 2, 128, window), experts=experts),
+        LayerKind("full", 2, Attention("full", 8, 2, 128), experts=experts),
+    )
+    return Model("alternating", 1024, 32000, kinds, "bf16", "bf16", tied_head=False)
+
+
+def linear_hybrid() -> Model:
+    """Three linear layers to each full one, as Qwen3-Next has them."""
+    state = LinearState(8, 16, 128, 128, 4, "fp32")
+    kinds = (
+        LayerKind("linear", 3, Attention("linear", 16, 8, 128, linear=state), Mlp(4096)),
+        LayerKind("full", 1, Attention("full", 8, 2, 256, output_gate=True), Mlp(4096)),
+    )
+    return Model("hybrid", 1024, 32000, kinds, "bf16", "bf16", tied_head=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """A model on a chip in a pool."""
+
+    model: Model
+    chip: Chip
+    pool: Pool
+
+    def kernel(self, given: Fitted) -> FittedKernel:
+        """Its kernel with given coefficients."""
+        return FittedKernel.of(self.model, self.chip, self.pool, "0.32.0", given)
+
+
+CPU = replace(CHIP, name="round-cpu", kind="cpu", pcie_bytes_per_s=0.0)
+SIZES = (1, 2, 4, 8, 16, 24, 32, 64)
+GRAPHS = replace(
+    EAGER,
+    enforce_eager=False,
+    cudagraph_mode="FULL_AND_PIECEWISE",
+    cudagraph_capture_sizes=SIZES,
+)
+SPREAD = replace(EAGER, tp=2, dp=2, enable_expert_parallel=True)
+QUANTISED = replace(dense("quantised"), weight_dtype="fp8", scale_bytes=0.25)
+
+DEPLOYED: Mapping[str, Deployed] = {
+    "dense": Deployed(dense(), CHIP, EAGER),
+    "graphs": Deployed(dense(), CHIP, replace(GRAPHS, tp=2)),
+    "async": Deployed(dense(), CHIP, replace(GRAPHS, async_scheduling=True)),
+    "speculating": Deployed(
+        dense(),
+        CHIP,
+        replace(
+            GRAPHS,
+            cudagraph_capture_sizes=(4, 8, 16, 32, 64),
+            speculative_method="ngram",
+            num_speculative_tokens=3,
+        ),
+    ),
+    "quantised": Deployed(QUANTISED, CHIP, EAGER),
+    "moe": Deployed(mixture(), CHIP, replace(GRAPHS, tp=2)),
+    "moe-spread": Deployed(mixture(), CHIP, SPREAD),
+    "moe-alltoall": Deployed(
+        mixture(), CHIP, replace(SPREAD, all2all_backend="deepep_low_latency")
+    ),
+    "moe-replicas": Deployed(mixture(), CHIP, replace(EAGER, dp=2)),
+    "mla": Deployed(latent(), CHIP, replace(GRAPHS, tp=2)),
+    "mla-packed": Deployed(latent(), CHIP, replace(EAGER, cache_dtype="fp8_ds_mla")),
+    "alternating": Deployed(alternating(), CHIP, replace(EAGER, tp=2)),
+    "hybrid": Deployed(linear_hybrid(), CHIP, replace(GRAPHS, tp=2)),
+    "two-nodes": Deployed(dense(heads=16, kv_heads=8), CHIP, replace(EAGER, tp=16, nodes=2)),
+    "cpu": Deployed(dense(), CPU, replace(EAGER, tp=2)),
+}
+"""One deployment per law and way of running; every one of them accepted."""
+
+
+def kernels(given: Fitted | None = None) -> dict[str, FittedKernel]:
+    """The kernel of every deployment, at the priors unless told otherwise."""
+    return {name: d.kernel(given or fitted(share=0.3)) for name, d in DEPLOYED.items()}
+
+
+def coefficients(
+    dtypes: tuple[str, ...] = ("bf16", "fp8"), **changes: float
+) -> tuple[Coefficient, ...]:
     """Every coefficient at its prior, or at what ``changes`` says."""
     out = []
     for entry in DEFINITIONS:
-        name = f"{entry.name}_{dtype}" if entry.name in TYPED else entry.name
-        value = changes.get(name, entry.prior)
-        out.append(
-            Coefficient(
-                name, value, entry.unit, CHIP.name, "measured", "identified", (value, value)
+        typed = entry.name in TYPED
+        for name in [f"{entry.name}_{d}" for d in dtypes] if typed else [entry.name]:
+            value = changes.get(name, entry.prior)
+            out.append(
+                Coefficient(
+                    name, value, entry.unit, CHIP.name, "measured", "identified", (value, value)
+                )
             )
-        )
     return tuple(out)
 
 
@@ -126,12 +222,21 @@ def batches(most: int = 12) -> st.SearchStrategy[Batch]:
 
 __all__ = [
     "CHIP",
+    "CPU",
+    "DEPLOYED",
     "EAGER",
+    "GRAPHS",
+    "SIZES",
+    "Deployed",
+    "alternating",
     "batches",
     "coefficients",
     "definition",
     "dense",
     "fitted",
+    "kernels",
+    "latent",
+    "linear_hybrid",
     "mixture",
     "shapes",
 ]

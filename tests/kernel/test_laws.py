@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kernelfit.kernel import Batch, DatasheetKernel, FittedKernel, Pool, RequestShape, Resource
-from kernelfit.kernel.basis import touched
-from kernelfit.kernel.laws import launches
-from tests.kernel.builders import CHIP, EAGER, dense, fitted, mixture
+from kernelfit.kernel import Batch, DatasheetKernel, InvalidArgument, RequestShape, Resource
+from tests.kernel.builders import CHIP, EAGER, dense
 
 
 def per_resource(kernel: DatasheetKernel, batch: Batch) -> dict[Resource, float]:
@@ -25,7 +23,8 @@ def test_one_decode_token_reads_every_weight_and_its_context_once() -> None:
     # KV: 2 * 2 heads * 128 * 2 bytes * 4 layers = 4096 bytes per token; 101 read, 1 written.
     kv = 4096 * 102
     # Elementwise per layer: 8*1024 + 2*128*(8+2) + 3*4096 = 23,040 elements; 4 layers.
-    activations = 4 * 23_040 * 2
+    # The head's logits: written and read in 16 bit, written and read in 32 bit.
+    activations = 4 * 23_040 * 2 + 32_000 * (2 + 2 + 4 + 4)
     kernel = DatasheetKernel(dense(), CHIP, EAGER)
     times = per_resource(kernel, Batch.decode(1, 100))
     assert times[Resource.HBM] == pytest.approx((weights + kv + activations) / 1e12, rel=1e-12)
@@ -33,6 +32,19 @@ def test_one_decode_token_reads_every_weight_and_its_context_once() -> None:
     flop = 2 * 93_585_408 + 4 * 4 * 8 * 128 * 101
     assert times[Resource.SM] == pytest.approx(flop / 100e12, rel=1e-12)
     assert times[Resource.HOST] == 0.0
+
+
+def test_the_head_runs_once_a_step_on_one_row_per_request() -> None:
+    # A prompt of 512 tokens makes one row of logits, as one decoded token does.
+    head = DatasheetKernel(dense(layers=0), CHIP, EAGER)
+    for batch in (Batch.decode(1, 100), Batch((RequestShape(512, 0, 512),))):
+        times = per_resource(head, batch)
+        assert times[Resource.SM] == pytest.approx(2 * 32_768_000 / 100e12, rel=1e-12)
+        assert times[Resource.HBM] == pytest.approx((32_768_000 * 2 + 32_000 * 12) / 1e12)
+    # Its weights are read once, whatever the batch; its rows and logits go with requests.
+    many = per_resource(head, Batch.decode(8, 100))
+    assert many[Resource.SM] == pytest.approx(8 * 2 * 32_768_000 / 100e12, rel=1e-12)
+    assert many[Resource.HBM] == pytest.approx((32_768_000 * 2 + 8 * 32_000 * 12) / 1e12)
 
 
 def test_a_prompt_pays_for_causal_pairs_not_for_the_square() -> None:
@@ -53,11 +65,12 @@ def test_chunks_of_a_prompt_make_the_same_pairs_as_the_whole() -> None:
 
 def test_tensor_parallel_ranks_share_work_and_add_collectives() -> None:
     alone = DatasheetKernel(dense(), CHIP, EAGER)
-    pair = DatasheetKernel(dense(), CHIP, Pool(**{**_as_dict(EAGER), "tp": 2}))
+    pair = DatasheetKernel(dense(), CHIP, replace(EAGER, tp=2))
     batch = Batch.decode(8, 0)
     one, two = per_resource(alone, batch), per_resource(pair, batch)
     assert two[Resource.SM] == pytest.approx(one[Resource.SM] / 2, rel=1e-12)
     # Two all-reduces per layer of 8 tokens * 1024 * 2 bytes, and the logits' gather.
+    # A ring of two moves 2 * 1/2 of each message, the gather brings the other half.
     nbytes = 4 * 2 * 8 * 1024 * 2 + 8 * 16_000 * 2
     assert two[Resource.NVLINK] == pytest.approx(nbytes / 100e9, rel=1e-12)
     assert Resource.NVLINK not in one
@@ -74,40 +87,11 @@ def test_wider_groups_send_more_of_every_all_reduce() -> None:
         assert times[Resource.NVLINK] == pytest.approx(expected / 100e9, rel=1e-12)
 
 
-def _as_dict(pool: Pool) -> dict[str, object]:
-    return {name: getattr(pool, name) for name in pool.__dataclass_fields__}
-
-
 def test_kv_heads_floor_at_one_per_rank() -> None:
-    two = DatasheetKernel(dense(), CHIP, Pool(**{**_as_dict(EAGER), "tp": 2}))
-    eight = DatasheetKernel(dense(), CHIP, Pool(**{**_as_dict(EAGER), "tp": 8}))
+    two = DatasheetKernel(dense(), CHIP, replace(EAGER, tp=2))
+    eight = DatasheetKernel(dense(), CHIP, replace(EAGER, tp=8))
     # Two KV heads: one per rank at width 2, and still one at width 8.
     assert two.sequence_variable_bytes(16) == eight.sequence_variable_bytes(16) == 16 * 2048
-
-
-def test_distinct_experts_touched_match_enumeration() -> None:
-    # Two tokens, each routed to 1 of 4 experts: 4 of 16 outcomes coincide.
-    assert touched(4, 1, 2) == pytest.approx((4 * 1 + 12 * 2) / 16)
-    assert touched(16, 2, 1) == pytest.approx(2.0)
-    assert touched(8, 8, 1) == 8.0
-
-
-def test_few_tokens_read_only_the_experts_they_touch() -> None:
-    kernel = DatasheetKernel(mixture(), CHIP, EAGER)
-    one = per_resource(kernel, Batch.decode(1, 0))[Resource.HBM]
-    many = per_resource(kernel, Batch.decode(256, 0))[Resource.HBM]
-    expert = 3 * 1024 * 1024 * 2
-    # From 2 to (nearly) 16 experts per layer, four layers.
-    grown = 4 * expert * (touched(16, 2, 256) - 2)
-    assert (many - one) * 1e12 > grown
-    # Each further request also reads and writes its own token's KV, 4096 bytes each.
-    per_request = 2 * 4096 + 4 * 2 * _moe_elements()
-    assert (many - one) * 1e12 == pytest.approx(grown + 255 * per_request, rel=1e-9)
-
-
-def _moe_elements() -> int:
-    # Norms and residuals, rotary, two experts' activations and their gather and scatter.
-    return 8 * 1024 + 2 * 128 * 10 + 2 * (3 * 1024 + 4 * 1024)
 
 
 def test_an_sm_budget_slows_what_runs_on_sms_and_nothing_else() -> None:
@@ -119,63 +103,76 @@ def test_an_sm_budget_slows_what_runs_on_sms_and_nothing_else() -> None:
     assert half[Resource.HBM] == full[Resource.HBM]
 
 
-def test_decode_follows_the_padded_batch_where_graphs_are_replayed() -> None:
-    graphs = Pool(
-        **{**_as_dict(EAGER), "enforce_eager": False, "cudagraph_capture_sizes": (1, 2, 4, 8, 16)}
-    )
-    kernel = DatasheetKernel(dense(), CHIP, graphs)
-    at = [per_resource(kernel, Batch.decode(b, 0))[Resource.SM] for b in (9, 16, 17)]
-    # 9 runs as 16 in the layers; only the head and attention see 9 requests.
-    head = 2 * 32_768_000 * 7 / 100e12
-    attention = 4 * 4 * 8 * 128 * 7 / 100e12
-    assert at[1] - at[0] == pytest.approx(head + attention, rel=1e-9)
-    # 17 exceeds the largest captured size and runs as it is.
-    assert at[2] > at[1]
-
-
-def test_launches_are_counted_by_what_a_layer_runs() -> None:
-    plain, moe = dense().layers[0], mixture().layers[0]
-    # Two norms, four projections' worth of attention and rotary, three in the MLP.
-    assert launches(plain, "gpu") == 2 + 5 + 3
-    assert launches(moe, "gpu") == 2 + 5 + 3
-    normed = replace(plain, attention=replace(plain.attention, qk_norm=True))
-    assert launches(normed, "gpu") == 12
-    # On a CPU a norm is seven tensor operations.
-    assert launches(plain, "cpu") == 14 + 5 + 3
-    assert launches(normed, "cpu") == 28 + 5 + 3
-
-
-def test_a_layer_with_more_launches_costs_more_host_time() -> None:
-    kind = replace(dense().layers[0], attention=replace(dense().layers[0].attention, qk_norm=True))
-    plain = FittedKernel.of(dense(), CHIP, EAGER, "", fitted(launch_layer_s=1e-3))
-    normed = FittedKernel.of(
-        replace(dense(), layers=(kind,)), CHIP, EAGER, "", fitted(launch_layer_s=1e-3)
-    )
-    batch = Batch.decode(1, 16)
-    extra = normed.step_time(batch).no_overlap_s - plain.step_time(batch).no_overlap_s
-    assert extra == pytest.approx(4 * 1e-3 * (12 / 10 - 1), rel=1e-9)
-
-
-def test_asynchronous_scheduling_hides_host_time_behind_the_device() -> None:
-    sync = FittedKernel.of(dense(), CHIP, EAGER, "", fitted())
-    hidden = FittedKernel.of(dense(), CHIP, replace(EAGER, async_scheduling=True), "", fitted())
-    small, large = Batch.decode(1, 16), Batch((RequestShape(4096, 0, 4096),))
-    for batch, host_bound in ((small, True), (large, False)):
-        one, two = sync.step_time(batch), hidden.step_time(batch)
-        host = dict(one.per_resource_s)[Resource.HOST]
-        device = one.overlap_s - host
-        assert (host > device) is host_bound
-        assert two.overlap_s == pytest.approx(max(device, host), rel=1e-12)
-        # Nothing hides under the other bound, and the fitted time hides what it can.
-        assert two.no_overlap_s == one.no_overlap_s
-        mean = hidden.calibrated_step_time(batch).mean_s
-        assert mean == pytest.approx(max(one.no_overlap_s - host, host), rel=1e-12)
-        # What hides is nobody's bottleneck.
-        assert (two.bottleneck is Resource.HOST) is host_bound
-
-
 def test_bottleneck_names_the_resource_with_the_most_time() -> None:
     kernel = DatasheetKernel(dense(), CHIP, EAGER)
     assert kernel.step_time(Batch.decode(1, 1000)).bottleneck is Resource.HBM
     prompt = Batch((RequestShape(4096, 0, 4096),))
     assert kernel.step_time(prompt).bottleneck is Resource.SM
+
+
+QUANTISED = (
+    # weights, scale bytes, bytes per element, type that multiplies
+    ("bf16", 0.0, 2.0, "bf16"),
+    ("fp8", 0.0, 1.0, "fp8"),
+    # One 32-bit scale per 128 x 128 block.
+    ("fp8", 4 / 128**2, 1.0 + 4 / 128**2, "fp8"),
+    # One 8-bit scale per 32 elements; no fp4 peak here, so they are expanded.
+    ("fp4", 1 / 32, 0.5 + 1 / 32, "bf16"),
+    ("int4", 2 / 128, 0.5 + 2 / 128, "bf16"),
+)
+
+
+@pytest.mark.parametrize(("weights", "scales", "size", "multiplies"), QUANTISED)
+def test_quantised_weights_are_read_with_their_scales_and_multiply_as_the_chip_can(
+    weights: str, scales: float, size: float, multiplies: str
+) -> None:
+    model = replace(dense(), weight_dtype=weights, scale_bytes=scales)
+    one = per_resource(DatasheetKernel(model, CHIP, EAGER), Batch.decode(1, 0))
+    two = per_resource(DatasheetKernel(model, CHIP, EAGER), Batch.decode(2, 0))
+    layers, head = 60_817_408, 32_768_000
+    per_request = 4 * (23_040 * 2 + 2 * 1024) + 32_000 * 12
+    expected = layers * size + head * 2 + per_request
+    assert one[Resource.HBM] == pytest.approx(expected / 1e12, rel=1e-12)
+    # Head and attention always multiply in the model's own type.
+    rate = {"bf16": 100e12, "fp8": 200e12}[multiplies]
+    flop = 2 * layers / rate + (2 * head + 4 * 4 * 8 * 128) / 100e12
+    assert two[Resource.SM] - one[Resource.SM] == pytest.approx(flop, rel=1e-9)
+
+
+def test_weights_multiply_in_the_type_of_the_chip_where_it_has_one() -> None:
+    model = replace(dense(), weight_dtype="fp4")
+    able = replace(CHIP, peak_flop_per_s=(*CHIP.peak_flop_per_s, ("fp4", 400e12)))
+    batch = Batch((RequestShape(512, 0, 512),))
+    slow = per_resource(DatasheetKernel(model, CHIP, EAGER), batch)[Resource.SM]
+    fast = per_resource(DatasheetKernel(model, able, EAGER), batch)[Resource.SM]
+    saved = 2 * 60_817_408 * 512 * (1 / 100e12 - 1 / 400e12)
+    assert slow - fast == pytest.approx(saved, rel=1e-9)
+
+
+def test_attention_may_keep_weights_of_its_own_type() -> None:
+    kind = dense().layers[0]
+    own = replace(kind, attention=replace(kind.attention, weight_dtype="bf16"))
+    model = replace(dense(), weight_dtype="fp8", scale_bytes=0.25, layers=(own,))
+    times = per_resource(DatasheetKernel(model, CHIP, EAGER), Batch.decode(1, 0))
+    # Attention 2,621,440 elements a layer unquantised, the MLP's 12,582,912 with scales.
+    weights = 4 * (2_621_440 * 2 + 12_582_912 * 1.25) + 32_768_000 * 2
+    rest = 4 * (23_040 * 2 + 2 * 1024) + 32_000 * 12
+    assert times[Resource.HBM] == pytest.approx((weights + rest) / 1e12, rel=1e-12)
+    flop = 4 * 2 * 2_621_440 / 100e12 + 4 * 2 * 12_582_912 / 200e12
+    flop += (2 * 32_768_000 + 4 * 4 * 8 * 128) / 100e12
+    assert times[Resource.SM] == pytest.approx(flop, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["fp8", "bf16"])
+def test_the_cache_is_read_in_its_own_type(dtype: str) -> None:
+    kernel = DatasheetKernel(dense(), CHIP, replace(EAGER, cache_dtype=dtype))
+    near, far = (per_resource(kernel, Batch.decode(1, c))[Resource.HBM] for c in (100, 1100))
+    # 2 * 2 heads * 128 elements in each of 4 layers.
+    size = {"fp8": 1, "bf16": 2}[dtype]
+    assert far - near == pytest.approx(1000 * 2048 * size / 1e12, rel=1e-9)
+
+
+def test_a_width_that_divides_nothing_is_refused_beside_one_that_does() -> None:
+    DatasheetKernel(dense(), CHIP, replace(EAGER, tp=4))
+    with pytest.raises(InvalidArgument, match="tp: got 3"):
+        DatasheetKernel(dense(), CHIP, replace(EAGER, tp=3))
