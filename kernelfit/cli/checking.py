@@ -71,6 +71,7 @@ def check_document(path: Path) -> str:
     from kernelfit.documents.chips import load_chip
     from kernelfit.documents.deployments import load_deployment
     from kernelfit.documents.models import load_model
+    from kernelfit.documents.priors import load_priors
     from kernelfit.documents.questions import load_questions
     from kernelfit.documents.runs import load_run
     from kernelfit.documents.yamldoc import load_yaml
@@ -79,6 +80,7 @@ def check_document(path: Path) -> str:
         "Chip": load_chip,
         "Deployment": load_deployment,
         "Model": load_model,
+        "Priors": load_priors,
         "Questions": load_questions,
         "Run": load_run,
     }

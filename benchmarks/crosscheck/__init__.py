@@ -1,0 +1,1 @@
+"""Cross-checks of the kernel's laws against figures from outside the project."""
