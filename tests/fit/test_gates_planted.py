@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from tests.kernel.builders import CHIP, EAGER, dense, mixture
 LARGE = dense(hidden=4096, layers=16, intermediate=14336, heads=32, kv_heads=8)
 MODELS = (dense(), LARGE, mixture())
 STEPS = 3000
+STEADY = [[RequestShape(1, 200 + i, 100)] * 8 for i in range(50)]
 
 
 def served_batches(rng: np.random.Generator, steps: int) -> list[list[RequestShape]]:
@@ -36,17 +38,19 @@ def served_batches(rng: np.random.Generator, steps: int) -> list[list[RequestSha
     return out
 
 
-def clean_runs(kind: str, seeds: int = 2) -> Iterator[tuple[RunSteps, np.random.Generator]]:
-    """Clean runs of three models with 2 % noise."""
+@cache
+def clean_run(kind: str, seed: int, model: int) -> RunSteps:
+    """A clean run with 2 % noise."""
     make = random_batches if kind == "random" else served_batches
+    batches = make(np.random.default_rng(seed), STEPS)
+    return simulate("run", MODELS[model], CHIP, EAGER, seed=seed, outliers=0.0, batches=batches)
+
+
+def clean_runs(kind: str, seeds: int = 2) -> Iterator[tuple[RunSteps, np.random.Generator]]:
+    """Clean runs of three models, each with a generator for what is planted in it."""
     for seed in range(seeds):
-        for model in MODELS:
-            rng = np.random.default_rng(seed)
-            batches = make(rng, STEPS)
-            yield (
-                simulate("run", model, CHIP, EAGER, seed=seed, outliers=0.0, batches=batches),
-                rng,
-            )
+        for model in range(len(MODELS)):
+            yield clean_run(kind, seed, model), np.random.default_rng(seed + 100)
 
 
 def recall(run: RunSteps, planted: Floats) -> tuple[int, int, int]:
@@ -95,7 +99,7 @@ def test_bursts_are_found(kind: str, low: float, high: float, least: float) -> N
     assert wrong < 0.001
 
 
-@pytest.mark.parametrize(("kind", "least"), [("random", 0.88), ("served", 0.7)])
+@pytest.mark.parametrize(("kind", "least"), [("random", 0.9), ("served", 0.88)])
 def test_swapped_neighbours_are_found(kind: str, least: float) -> None:
     results = []
     for run, rng in clean_runs(kind):
@@ -112,7 +116,7 @@ def test_swapped_neighbours_are_found(kind: str, least: float) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "share", "least"),
-    [("random", 0.97, 0.85), ("served", 0.97, 0.95), ("served", 0.5, 0.9)],
+    [("random", 0.97, 0.88), ("served", 0.97, 0.95), ("served", 0.5, 0.92)],
 )
 def test_merged_neighbours_are_found(kind: str, share: float, least: float) -> None:
     results = []
@@ -126,6 +130,22 @@ def test_merged_neighbours_are_found(kind: str, share: float, least: float) -> N
     found, wrong = total(results)
     assert found > least
     assert wrong < 0.001
+
+
+def test_a_step_that_always_takes_the_next_ones_time_is_not_called_usual() -> None:
+    """Every long prompt in two chunks, the second always paid for by the first."""
+    prompt = [RequestShape(2048, 0, 2976)], [RequestShape(928, 2048, 2976)]
+    batches = [*STEADY[:50], *(batch for _ in range(30) for batch in (*prompt, *STEADY[:5]))]
+    run = simulate("run", LARGE, CHIP, EAGER, seed=1, outliers=0.0, batches=batches)
+    second = np.flatnonzero(run.totals["tokens"] == 928)
+    took = run.duration_s.copy()
+    took[second - 1] += 0.97 * took[second]
+    took[second] *= 0.03
+    marks = gate_marks(replace(run, duration_s=took))
+    assert [place for place, mark in enumerate(marks) if mark == "merged"] == sorted(
+        [*second, *(second - 1)]
+    )
+    assert set(gate_marks(run)) == {"warm_up", None}
 
 
 def test_time_taken_by_decode_steps_before_prompts_is_found_as_a_class() -> None:

@@ -72,13 +72,15 @@ class Evidence:
         Returns
         -------
         Evidence
-            The evidence. Steps that the record itself discredits, and those below the
-            datasheet's bound, do not enter the usual times.
+            The evidence. Steps that the record itself discredits, those below the
+            datasheet's bound and those just before them do not enter the usual times.
         """
         floor = floor_s(run)
         sound = ~(unusable(run) | disturbed(run) | shared_prefix(run))
         with np.errstate(invalid="ignore"):
-            sound &= run.duration_s >= FLOOR_SLACK * floor
+            short = (run.duration_s > 0.0) & (run.duration_s < FLOOR_SLACK * floor)
+        # The step before an impossibly short one may hold its time.
+        sound &= ~(short | np.concatenate([short[1:], [False]])[: run.size])
         usual, spread = _usual(run, floor, sound)
         return Evidence(run, floor, usual, spread)
 

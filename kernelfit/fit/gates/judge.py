@@ -73,7 +73,8 @@ GATES: tuple[Gate, ...] = (
     Gate(
         "merged",
         f"of two neighbours one is {neighbours.MERGED_RATIO} times too slow and the other "
-        "too fast by as much, and their sum is right: the times are swapped or merged",
+        "too fast by as much, and their sum is right; or one is impossibly short and the "
+        "one before it holds its time: the times are swapped or merged",
         neighbours.merged,
     ),
     Gate(

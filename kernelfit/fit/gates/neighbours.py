@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kernelfit.fit.gates.evidence import Evidence
+from kernelfit.fit.gates.evidence import FLOOR_SLACK, Evidence
 from kernelfit.fit.steps import Bools, Floats
 
 BURST_RATIO = 1.5
 BURST_WINDOW_STEPS = 9
 CONTENTION_RATIO = 1.25
 MERGED_RATIO = 1.25
+MERGED_ALONE_RATIO = 1.5
 MERGED_SPREADS = 3.0
 MERGED_SUM_TOLERANCE = 0.1
 SPILL_RATIO = 1.1
@@ -32,21 +33,32 @@ def merged(seen: Evidence) -> Bools:
     Returns
     -------
     ndarray of bool, shape (n_steps,)
-        Both steps of each pair: one at least 1.25 times (and three spreads) too slow, the
-        other too fast by as much, and their sum within 10 % of what it should be.
+        Both steps of each pair: one at least 1.25 times too slow, the other too fast by
+        as much, both by three spreads or one by those and 1.5 times, and their sum
+        within 10 % of what it should be. Also a step below the datasheet's bound and the
+        one before it, where together they reach the bound and the one before is not
+        known to have taken its usual time.
     """
     run, excess = seen.run, seen.excess
     out = np.zeros(run.size, dtype=bool)
     if run.size < 2:
         return out
-    limit = np.maximum(np.log(MERGED_RATIO), MERGED_SPREADS * seen.spread)
+    least = np.log(MERGED_RATIO)
     with np.errstate(invalid="ignore", divide="ignore"):
-        slow, fast = excess > limit, excess < -limit
+        slow, fast = excess > least, excess < -least
         opposite = (slow[:-1] & fast[1:]) | (fast[:-1] & slow[1:])
+        sure = np.abs(excess) > MERGED_SPREADS * seen.spread
+        # One that is surely and grossly wrong is enough: the sum tells that both are.
+        gross = sure & (np.abs(excess) > np.log(MERGED_ALONE_RATIO))
+        opposite &= (sure[:-1] & sure[1:]) | gross[:-1] | gross[1:]
         total = run.duration_s[:-1] + run.duration_s[1:]
         wanted = seen.usual_s[:-1] + seen.usual_s[1:]
         right = np.abs(total / wanted - 1.0) < MERGED_SUM_TOLERANCE
-    pair = opposite & right & (np.diff(run.step) == 1)
+        short = (run.duration_s > 0.0) & (run.duration_s < FLOOR_SLACK * seen.floor_s)
+        enough = total >= seen.floor_s[:-1] + seen.floor_s[1:]
+        usual = np.abs(excess) <= np.log(SPILL_RATIO)
+    absorbed = ~short[:-1] & short[1:] & enough & ~usual[:-1]
+    pair = ((opposite & right) | absorbed) & (np.diff(run.step) == 1)
     out[:-1] |= pair
     out[1:] |= pair
     return out
