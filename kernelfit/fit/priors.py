@@ -11,6 +11,7 @@ from kernelfit.fit.steps import Floats
 from kernelfit.kernel.catalog import COLLECTIVE_OPS, definition
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.costs import peak_of, resource_of
+from kernelfit.kernel.definitions import MOST
 
 COLLECTIVES: tuple[str, ...] = tuple(entry[0] for entry in COLLECTIVE_OPS)
 CPU_COLLECTIVE_SPREAD = 2.3
@@ -61,8 +62,8 @@ def build_priors(names: Sequence[str], chip: Chip) -> Priors:
             bottom = middle - 14.0
         else:
             peak = peak_of(name, resource_of(name), chip)
-            bottom = -float(np.log(peak))
-            middle = bottom - float(np.log(definition_eff(name)))
+            middle = -float(np.log(peak * definition_eff(name)))
+            bottom = -float(np.log(peak * MOST.get(name, 1.0)))
             if entry.kind == "m_half":
                 middle += float(np.log(entry.prior))
                 bottom = middle - 14.0

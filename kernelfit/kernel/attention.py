@@ -110,7 +110,7 @@ def _heads(
     kv_heads = kv_heads_per_rank(kind, tp)
     queries = (3 if a.output_gate else 2) * heads
     parameters = model.hidden * a.head_dim * (queries + 2 * kv_heads)
-    stage.gemm(weight[0], at("padded_tokens"), parameters, weight[1])
+    stage.gemm(weight, at("padded_tokens"), parameters)
     kv_bytes = 2.0 * kv_heads * a.head_dim * dtype_bytes(resolution.cache_dtype)
     _read(stage, model, basis, a.window_tokens, 4.0 * heads * a.head_dim, kv_bytes)
     stage.add(Resource.SM, "attention_head_s", at("padded_requests"), float(kv_heads))
@@ -150,9 +150,9 @@ def _latent(
     tokens = at("padded_tokens")
     whole = model.hidden * (m.kv_rank + m.rope_head_dim + m.query_rank)
     split = (m.query_rank or model.hidden) * heads * query + heads * m.value_head_dim * model.hidden
-    stage.gemm(weight[0], tokens, whole + split, weight[1])
+    stage.gemm(weight, tokens, whole + split)
     expansion = m.kv_rank * heads * (m.nope_head_dim + m.value_head_dim)
-    stage.gemm(weight[0], at("prefill_context_tokens"), expansion, weight[1])
+    stage.gemm(weight, at("prefill_context_tokens"), expansion)
     decoding = 2.0 * expansion * resolution.decode_query_tokens
     stage.add(Resource.SM, f"gemm_eff_{weight[0]}", at("decode_requests"), decoding)
     compute = f"attention_eff_{model.dtype}"
@@ -227,10 +227,8 @@ def _linear(
     keys, values = n.key_heads * n.key_head_dim, n.value_heads * n.value_head_dim
     parameters = model.hidden * (2 * keys + 3 * values + 2 * n.value_heads)
     parameters += (2 * keys + values) * n.conv_kernel
-    stage.gemm(weight[0], at("padded_tokens"), parameters / tp, weight[1])
+    stage.gemm(weight, at("padded_tokens"), parameters / tp)
     flop = delta_rule_flop(n) * n.value_heads / tp
     stage.add(Resource.SM, f"recurrent_eff_{model.dtype}", at("tokens"), flop)
     moved = 2.0 * state_bytes(n, model, resolution.state_dtype, tp)
     stage.add(Resource.HBM, "hbm_kv_eff", at("padded_requests"), moved)
-    heads = max(1.0, n.value_heads / tp)
-    stage.add(Resource.SM, "attention_head_s", at("padded_requests"), heads)

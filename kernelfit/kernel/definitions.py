@@ -175,6 +175,17 @@ _PLAIN: tuple[Definition, ...] = (
         _DERATE,
     ),
     Definition(
+        "hbm_expert_eff",
+        "1",
+        "efficiency",
+        "share of the memory bandwidth at which the experts that uniform routing would touch "
+        "are read; skewed routing touches fewer, so it can exceed 1",
+        0.8,
+        0.3,
+        "literature",
+        _DERATE,
+    ),
+    Definition(
         "hbm_kv_eff",
         "1",
         "efficiency",
@@ -233,6 +244,26 @@ _PLAIN: tuple[Definition, ...] = (
         1.5,
         "literature",
         "BLIS registry host_replay_graph_per_step, itself assumed",
+    ),
+    Definition(
+        "launch_attention_s",
+        "s",
+        "time",
+        "host time of launching one attention between two pieces of a graph",
+        1e-4,
+        1.5,
+        "assumed",
+        _ORDER.format("4.5"),
+    ),
+    Definition(
+        "launch_linear_s",
+        "s",
+        "time",
+        "host time of launching one layer's linear attention, which is never in a graph",
+        3e-4,
+        1.5,
+        "assumed",
+        _ORDER.format("4.5"),
     ),
     Definition(
         "launch_layer_s",
@@ -350,6 +381,9 @@ LEGACY: tuple[Definition, ...] = (
     ),
 )
 """Coefficients that only files of format version 1 hold."""
+
+MOST: dict[str, float] = {"hbm_expert_eff": 1.5}
+"""Efficiencies that may exceed the peak, with the largest value allowed [1]."""
 
 TYPED: tuple[str, ...] = ("gemm_eff", "gemm_m_half", "attention_eff", "recurrent_eff")
 """Coefficients that exist once per data type, with the type as a suffix."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from kernelfit.kernel.basis import Basis, Routing
+from kernelfit.kernel.chip import Chip
+from kernelfit.kernel.compute import weight_of
 from kernelfit.kernel.links import all_reduce, all_to_all, gather
 from kernelfit.kernel.model import Experts, LayerKind, Model, dtype_bytes, mlp_parameters
 from kernelfit.kernel.resolved import Resolution
@@ -43,7 +45,7 @@ def add_feed_forward(
     kind: LayerKind,
     basis: Basis,
     resolution: Resolution,
-    weight: tuple[str, float],
+    chip: Chip,
 ) -> None:
     """Add a layer's dense MLP or mixture of experts, and the collectives after it.
 
@@ -59,9 +61,8 @@ def add_feed_forward(
         The functions of a batch.
     resolution : Resolution
         What will run.
-    weight : (str, float)
-        Data type that the matrices compute in, and the size of one element of their
-        weights, scales included [bytes].
+    chip : Chip
+        The GPU type; it decides what quantised matrices compute in.
 
     Notes
     -----
@@ -73,9 +74,9 @@ def add_feed_forward(
     tokens = at("padded_tokens")
     if kind.mlp is not None:
         parameters = mlp_parameters(model, kind.mlp.intermediate, kind.mlp.gated) / tp
-        stage.gemm(weight[0], tokens, parameters, weight[1])
+        stage.gemm(weight_of(model, kind.mlp.weight_dtype, chip), tokens, parameters)
     if kind.experts is not None:
-        _experts(stage, model, kind.experts, basis, resolution, weight)
+        _experts(stage, model, kind.experts, basis, resolution, chip)
     if kind.experts is None or not _exchanged(resolution):
         all_reduce(stage, resolution, tokens, model.hidden * dtype_bytes(model.dtype))
 
@@ -90,7 +91,7 @@ def _experts(
     e: Experts,
     basis: Basis,
     resolution: Resolution,
-    weight: tuple[str, float],
+    chip: Chip,
 ) -> None:
     tp, dp = resolution.tensor_parallel_width, resolution.data_parallel_width
     width = resolution.expert_parallel_width
@@ -98,13 +99,24 @@ def _experts(
     # A rank holds whole experts, or a slice of each: the basis counts those it touches.
     slices = tp * dp if width == 1 else 1
     one = mlp_parameters(model, e.intermediate, e.gated) / slices
-    stage.gemm(weight[0], routed + 1, one, weight[1], fill=routed)
+    stage.gemm(
+        weight_of(model, e.weight_dtype, chip),
+        routed + 1,
+        one,
+        fill=routed,
+        operator="experts",
+        read="hbm_expert_eff",
+    )
     stage.add(Resource.SM, "expert_floor_s", routed, 1.0)
-    router = model.hidden * e.experts
-    stage.gemm(model.dtype, at("padded_tokens"), router, dtype_bytes(model.dtype))
+    plain = (model.dtype, dtype_bytes(model.dtype))
+    tokens = at("padded_tokens")
+    stage.gemm(plain, tokens, float(model.hidden * (e.experts + e.shared_gate)))
     if e.shared_intermediate:
-        shared = mlp_parameters(model, e.shared_intermediate, e.gated) / tp
-        stage.gemm(weight[0], at("padded_tokens"), shared, weight[1])
+        # Where the rows are split between tensor-parallel ranks, shared experts are not.
+        split = 1 if resolution.sequence_parallel_moe else tp
+        shared = mlp_parameters(model, e.shared_intermediate, e.gated) / split
+        weight = weight_of(model, e.shared_weight_dtype, chip)
+        stage.gemm(weight, tokens, shared, rows_share=split / tp)
     if _exchanged(resolution):
         _exchange(stage, model, e, resolution)
 

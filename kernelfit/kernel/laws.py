@@ -24,6 +24,7 @@ from __future__ import annotations
 from kernelfit.kernel.attention import add_attention
 from kernelfit.kernel.basis import Basis, Routing
 from kernelfit.kernel.chip import Chip
+from kernelfit.kernel.compute import weight_of
 from kernelfit.kernel.experts import add_feed_forward, routing_of
 from kernelfit.kernel.launches import launches, plain_launches
 from kernelfit.kernel.links import all_reduce, gather
@@ -35,30 +36,6 @@ from kernelfit.kernel.stage import HEAD_STAGE, HOST_STAGE, LAUNCH_STAGE, Stage, 
 
 SCHEDULE_COEFFICIENTS: tuple[str, ...] = ("schedule_step_s", "schedule_request_s")
 """Host work outside the worker's span."""
-
-
-def compute_dtype(model: Model, weight_dtype: str, chip: Chip) -> str:
-    """Return the data type that a matrix multiplication runs in.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    weight_dtype : str
-        Data type of the matrix.
-    chip : Chip
-        The GPU type.
-
-    Returns
-    -------
-    str
-        The weights' own type where they are fp8 or fp4 and the chip multiplies it, else
-        the model's: other quantised weights are expanded before multiplying.
-    """
-    stated = {name for name, _ in chip.peak_flop_per_s}
-    return (
-        weight_dtype if weight_dtype in ("fp8", "fp4") and weight_dtype in stated else model.dtype
-    )
 
 
 def basis_of(model: Model, resolution: Resolution) -> Basis:
@@ -140,28 +117,15 @@ def build_terms(model: Model, resolution: Resolution, basis: Basis, chip: Chip) 
     return tuple(terms)
 
 
-def _weight(model: Model, dtype: str, chip: Chip) -> tuple[str, float]:
-    """Compute type, and bytes per element with scales where the type is the quantised one."""
-    scales = model.scale_bytes if dtype == model.weight_dtype != model.dtype else 0.0
-    return compute_dtype(model, dtype, chip), dtype_bytes(dtype) + scales
-
-
 def _layer(
     model: Model, kind: LayerKind, resolution: Resolution, basis: Basis, chip: Chip
 ) -> tuple[Term, ...]:
     stage = Stage(f"layer.{kind.name}", kind.count)
-    own = kind.attention.weight_dtype or model.weight_dtype
     element = dtype_bytes(model.dtype)
-    add_attention(stage, model, kind, basis, resolution, _weight(model, own, chip))
+    own = weight_of(model, kind.attention.weight_dtype, chip)
+    add_attention(stage, model, kind, basis, resolution, own)
     all_reduce(stage, resolution, at("padded_tokens"), model.hidden * element)
-    add_feed_forward(
-        stage,
-        model,
-        kind,
-        basis,
-        resolution,
-        _weight(model, model.weight_dtype, chip),
-    )
+    add_feed_forward(stage, model, kind, basis, resolution, chip)
     passes = elementwise_elements(model, kind, resolution)
     stage.add(Resource.HBM, "hbm_activation_eff", at("padded_tokens"), passes * element)
     if chip.kind == "gpu":
@@ -174,7 +138,7 @@ def _head(model: Model, resolution: Resolution) -> tuple[Term, ...]:
     tp = resolution.tensor_parallel_width
     element = dtype_bytes(model.dtype)
     head = Stage(HEAD_STAGE)
-    head.gemm(model.dtype, at("requests"), model.hidden * model.vocab / tp, element)
+    head.gemm((model.dtype, element), at("requests"), model.hidden * model.vocab / tp)
     gather(head, resolution, "allgather", tp, 1, at("requests"), model.vocab * element)
     head.add(Resource.HBM, "hbm_activation_eff", at("requests"), model.vocab * LOGIT_BYTES)
     return head.finish()
@@ -189,10 +153,16 @@ def _host(model: Model, resolution: Resolution, chip: Chip) -> tuple[Term, ...]:
     layers = sum(kind.count * launches(kind, chip.kind) for kind in model.layers)
     plain = layers / plain_launches(chip.kind)
     launch.add(Resource.HOST, "launch_layer_s", at("eager"), plain)
+    linear = sum(kind.count for kind in model.layers if kind.attention.linear is not None)
+    launch.add(Resource.HOST, "launch_linear_s", at("eager"), float(linear))
     if resolution.graph_mode != "NONE":
         launch.add(Resource.HOST, "launch_graph_s", at("full_graphs"), 1.0)
-        pieces = model.layer_count + 1.0
-        launch.add(Resource.HOST, "launch_graph_s", at("piecewise_graphs"), pieces)
+        # Graphs are cut at every attention, which is launched between two pieces.
+        pieces = at("piecewise_graphs")
+        softmax = float(model.layer_count - linear)
+        launch.add(Resource.HOST, "launch_graph_s", pieces, model.layer_count + 1.0)
+        launch.add(Resource.HOST, "launch_attention_s", pieces, softmax)
+        launch.add(Resource.HOST, "launch_linear_s", pieces, float(linear))
     other.add(Resource.HOST, "launch_step_s", at("one"), 1.0)
     other.add(Resource.HOST, "launch_request_s", at("requests"), 1.0)
     other.add(Resource.HOST, "schedule_step_s", at("one"), 1.0)

@@ -14,6 +14,11 @@ HOST_STAGE = "host"
 """Host work that the device waits for."""
 
 
+OPERATORS: tuple[str, ...] = ("gemm", "attention", "experts", "passes", "link", "floor")
+"""Operations of a layer: multiplications by weights, attention, the routed experts,
+elementwise passes, collectives, and what is fixed per layer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """One product of work and unit cost.
@@ -36,6 +41,9 @@ class Term:
         the form that takes longer counts: ``max(floor + bytes/transition, bytes/rate)``.
     form : int
         0 or 1, which of the two forms.
+    operator : str
+        The operation within the stage that it belongs to: operations follow each other,
+        while the resources of one operation work at the same time.
     """
 
     stage: str
@@ -45,6 +53,43 @@ class Term:
     amount: float
     group: str = ""
     form: int = 0
+    operator: str = ""
+
+
+def operator_of(coefficient: str) -> str:
+    """Return the operation that a coefficient's work belongs to where nothing else is said.
+
+    Parameters
+    ----------
+    coefficient : str
+        The coefficient.
+
+    Returns
+    -------
+    str
+        One of ``OPERATORS``; empty for host work.
+    """
+    for prefix, operator in _OPERATOR_OF:
+        if coefficient.startswith(prefix):
+            return operator
+    return ""
+
+
+_OPERATOR_OF: tuple[tuple[str, str], ...] = (
+    ("gemm", "gemm"),
+    ("hbm_weight", "gemm"),
+    ("hbm_expert", "experts"),
+    ("hbm_kv", "attention"),
+    ("hbm_activation", "passes"),
+    ("attention", "attention"),
+    ("recurrent", "attention"),
+    ("expert", "experts"),
+    ("layer_floor", "floor"),
+    ("all", "link"),
+    ("reducescatter", "link"),
+    ("internode", "link"),
+    ("nvlink", "link"),
+)
 
 
 def at(name: str) -> int:
@@ -77,7 +122,7 @@ class Stage:
     def __init__(self, name: str, count: int = 1) -> None:
         self.name = name
         self.count = count
-        self._terms: dict[tuple[Resource, str, int, str, int], float] = {}
+        self._terms: dict[tuple[Resource, str, int, str, int, str], float] = {}
 
     def add(
         self,
@@ -87,6 +132,7 @@ class Stage:
         amount: float,
         group: str = "",
         form: int = 0,
+        operator: str = "",
     ) -> None:
         """Add work of one layer.
 
@@ -104,32 +150,49 @@ class Stage:
             See ``Term``.
         form : int
             See ``Term``.
+        operator : str
+            See ``Term``; the coefficient's own where empty.
         """
         if amount:
-            key = (resource, coefficient, function, group, form)
+            where = operator or operator_of(coefficient)
+            key = (resource, coefficient, function, group, form, where)
             self._terms[key] = self._terms.get(key, 0.0) + amount * self.count
 
     def gemm(
-        self, dtype: str, rows: int, parameters: float, element_bytes: float, fill: int = 0
+        self,
+        weight: tuple[str, float],
+        rows: int,
+        parameters: float,
+        fill: int = 0,
+        operator: str = "gemm",
+        read: str = "hbm_weight_eff",
+        rows_share: float = 1.0,
     ) -> None:
         """Add a multiplication by a weight matrix, and reading that matrix.
 
         Parameters
         ----------
-        dtype : str
-            Data type that it computes in.
+        weight : (str, float)
+            Data type that it computes in, and the size of one element, its scales
+            included [bytes].
         rows : int
             Basis function of the rows that are multiplied.
         parameters : float
             Elements of the matrix on one rank.
-        element_bytes : float
-            Size of one element, its scales included [bytes].
         fill : int
             Basis function of how often the matrix is started; once a step by default.
+        operator : str
+            The operation that it is part of.
+        read : str
+            The coefficient that prices reading the matrix.
+        rows_share : float
+            Share of the rows that this rank multiplies [1].
         """
-        self.add(Resource.SM, f"gemm_eff_{dtype}", rows, 2.0 * parameters)
-        self.add(Resource.SM, f"gemm_m_half_{dtype}", fill, 2.0 * parameters)
-        self.add(Resource.HBM, "hbm_weight_eff", fill, parameters * element_bytes)
+        dtype, element_bytes = weight
+        flop = 2.0 * parameters
+        self.add(Resource.SM, f"gemm_eff_{dtype}", rows, flop * rows_share, operator=operator)
+        self.add(Resource.SM, f"gemm_m_half_{dtype}", fill, flop, operator=operator)
+        self.add(Resource.HBM, read, fill, parameters * element_bytes, operator=operator)
 
     def collective(
         self,
@@ -171,6 +234,13 @@ class Stage:
             In the order of first use.
         """
         return tuple(
-            Term(self.name, resource, coefficient, function, amount, group, form)
-            for (resource, coefficient, function, group, form), amount in self._terms.items()
+            Term(self.name, resource, coefficient, function, amount, group, form, operator)
+            for (
+                resource,
+                coefficient,
+                function,
+                group,
+                form,
+                operator,
+            ), amount in self._terms.items()
         )

@@ -91,7 +91,7 @@ def _attention(stage: Stage, model: Model, kind: LayerKind, resolution: Resoluti
     weights = a.weight_dtype or model.weight_dtype
     queries = (3 if a.output_gate else 2) * heads
     parameters = model.hidden * a.head_dim * (queries + 2 * kv_heads)
-    stage.gemm(_compute(model, weights), at("padded_tokens"), parameters, dtype_bytes(weights))
+    stage.gemm((_compute(model, weights), dtype_bytes(weights)), at("padded_tokens"), parameters)
     for pairs in ("decode_pairs", "prefill_pairs"):
         stage.add(Resource.SM, f"attention_eff_{model.dtype}", at(pairs), 4.0 * heads * a.head_dim)
     kv_bytes = 2.0 * kv_heads * a.head_dim * dtype_bytes(resolution.cache_dtype)
@@ -108,7 +108,7 @@ def _feed_forward(
     tokens = at("padded_tokens")
     if kind.mlp is not None:
         parameters = mlp_parameters(model, kind.mlp.intermediate, kind.mlp.gated) / tp
-        stage.gemm(dtype, tokens, parameters, weight_bytes)
+        stage.gemm((dtype, weight_bytes), tokens, parameters)
     if kind.experts is None:
         return
     e = kind.experts
@@ -119,10 +119,10 @@ def _feed_forward(
     stage.add(Resource.SM, f"gemm_m_half_{dtype}", routed, 2.0 * one / share)
     stage.add(Resource.HBM, "hbm_weight_eff", routed, one * weight_bytes / share)
     stage.add(Resource.SM, "expert_floor_s", routed, 1.0 / resolution.expert_parallel_width)
-    stage.gemm(model.dtype, tokens, model.hidden * e.experts, dtype_bytes(model.dtype))
+    stage.gemm((model.dtype, dtype_bytes(model.dtype)), tokens, float(model.hidden * e.experts))
     if e.shared_intermediate:
         shared = mlp_parameters(model, e.shared_intermediate, e.gated) / tp
-        stage.gemm(dtype, tokens, shared, weight_bytes)
+        stage.gemm((dtype, weight_bytes), tokens, shared)
 
 
 def _passes(model: Model, kind: LayerKind, resolution: Resolution) -> float:
@@ -145,7 +145,7 @@ def _head(model: Model, resolution: Resolution) -> tuple[Term, ...]:
     tp = resolution.tensor_parallel_width
     element = dtype_bytes(model.dtype)
     head = Stage(HEAD_STAGE)
-    head.gemm(model.dtype, at("requests"), model.hidden * model.vocab / tp, element)
+    head.gemm((model.dtype, element), at("requests"), model.hidden * model.vocab / tp)
     if tp > 1:
         head.add(Resource.NVLINK, "allreduce_floor_s", 0, 1.0)
         received = (tp - 1) / tp * model.vocab * element
