@@ -54,9 +54,12 @@ def _windowed_surplus(requests: Requests, window: int) -> tuple[int, int]:
 
 def causes(config: dict[str, Any], tp: int, ep: bool, requests: Requests) -> Parts:
     """Return what to add to vLLM's counts to get the kernel's, by component and cause."""
-    method = (config.get("quantization_config") or {}).get("quant_method", "")
+    quantised = config.get("quantization_config") or {}
+    method = quantised.get("quant_method", "")
     weight = WEIGHT_BYTES.get(method, 2.0)
     scale = SCALE_BYTES.get(method, 0.0)
+    if method == "fp8" and "weight_block_size" not in quantised:
+        scale = 0.0
     sums = _sums(requests)
     latent = "kv_lora_rank" in config
     attention = _latent if latent else _heads

@@ -13,7 +13,8 @@ import argparse
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,15 @@ from benchmarks.crosscheck.causes import causes
 from kernelfit.documents.chips import find_chip
 from kernelfit.documents.models import find_model
 from kernelfit.kernel import BatchTotals, Chip, Model, Pool, RequestShape
-from kernelfit.kernel.attention import add_attention
-from kernelfit.kernel.experts import add_feed_forward
-from kernelfit.kernel.laws import _weight
 from kernelfit.kernel.plan import Plan
-from kernelfit.kernel.stage import HEAD_STAGE, Stage, Term
+from kernelfit.kernel.stage import HEAD_STAGE, Term
 
 ROOT = Path(__file__).resolve().parents[2]
 SIDE = Path(__file__).with_name("engine_side.py")
 
 MODELS: dict[str, str] = {
     "Qwen3-8B": "Qwen--Qwen3-8B",
+    "Qwen3-8B in fp8": "Qwen--Qwen3-8B",
     "Qwen3-32B": "Qwen--Qwen3-32B",
     "Llama-3.1-8B": "meta-llama--Meta-Llama-3.1-8B",
     "Mixtral-8x7B": "mistralai--Mixtral-8x7B-v0.1",
@@ -40,6 +39,20 @@ MODELS: dict[str, str] = {
     "gpt-oss-120b": "openai--gpt-oss-120b",
 }
 """Model documents, and the configs they restate."""
+
+FP8 = " in fp8"
+"""Ends the name of a model whose linear layers are taken as quantised while loading."""
+
+KINDS: dict[str, str] = {
+    "gemm_eff": "gemm",
+    "recurrent_eff": "gemm",
+    "attention_eff": "attention",
+    "hbm_weight_eff": "weights",
+    "hbm_expert_eff": "weights",
+    "hbm_kv_eff": "kv",
+    "hbm_activation_eff": "activations",
+}
+"""What the work that a coefficient prices is."""
 
 WIDTHS = (1, 2, 4, 8)
 
@@ -106,11 +119,27 @@ def cases() -> tuple[Case, ...]:
     return tuple(out)
 
 
+def configs_of(configs: Path) -> dict[str, dict[str, Any]]:
+    """Read the configs of all models."""
+    out = {}
+    for name, file in MODELS.items():
+        config = json.loads((configs / f"{file}.config.json").read_text())
+        if name.endswith(FP8):
+            config["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+        out[name] = config
+    return out
+
+
+def model_of(name: str) -> Model:
+    """Return a model's document, quantised where the name says so."""
+    model = find_model(name.removesuffix(FP8), ROOT / "calib" / "models")
+    return replace(model, weight_dtype="fp8") if name.endswith(FP8) else model
+
+
 def engine_counts(configs: Path, python: str, asked: tuple[Case, ...]) -> list[dict[str, Any]]:
     """Ask vLLM for its counts of every case."""
-    text = {m: (configs / f"{MODELS[m]}.config.json").read_text() for m in MODELS}
     question = {
-        "configs": {m: json.loads(t) for m, t in text.items()},
+        "configs": configs_of(configs),
         "cases": [
             {
                 "model": c.model,
@@ -159,20 +188,21 @@ def their_parts(counts: dict[str, dict[str, float]]) -> dict[str, float]:
     return out
 
 
-def _amounts(terms: tuple[Term, ...], row: tuple[float, ...]) -> dict[str, float]:
-    out: dict[str, float] = {}
+def _amounts(terms: Iterable[Term], row: tuple[float, ...]) -> dict[str, float]:
+    """Sum the work of terms by what it is: multiplications, attention, and bytes."""
+    out = dict.fromkeys(("gemm", "attention", "weights", "kv", "activations"), 0.0)
     for term in terms:
-        kind = term.coefficient
-        if kind.startswith(("gemm_eff", "recurrent_eff")):
-            kind = "gemm"
-        elif kind.startswith("attention_eff"):
-            kind = "attention"
-        out[kind] = out.get(kind, 0.0) + term.amount * row[term.function]
+        for prefix, kind in KINDS.items():
+            if term.coefficient.startswith(prefix):
+                out[kind] += term.amount * row[term.function]
     return out
 
 
 def our_parts(model: Model, chip: Chip, case: Case) -> dict[str, float]:
-    """Sum the kernel's own terms into the compared components [FLOP or bytes]."""
+    """Sum the kernel's own terms into the compared components [FLOP or bytes].
+
+    Attention is what a model without feed-forward parts is charged.
+    """
     pool = Pool(
         tp=case.tp,
         enable_expert_parallel=case.ep,
@@ -180,51 +210,37 @@ def our_parts(model: Model, chip: Chip, case: Case) -> dict[str, float]:
         async_scheduling=False,
         cache_dtype="auto",
     )
-    plan = Plan.of(model, chip, pool, "0.32.0")
+    bare = replace(model, layers=tuple(replace(k, mlp=None, experts=None) for k in model.layers))
     shapes = tuple(
         RequestShape(s, before, before + s if prompt else before, 0)
         for s, before, prompt in case.requests
     )
-    row = plan.basis.row(BatchTotals.of(shapes, 1, plan.basis.windows))
-    attention: list[Term] = []
-    feed_forward: list[Term] = []
-    for kind in model.layers:
-        own = kind.attention.weight_dtype or model.weight_dtype
-        stage = Stage("attention", kind.count)
-        add_attention(stage, model, kind, plan.basis, plan.resolution, _weight(model, own, chip))
-        attention += stage.finish()
-        stage = Stage("ffn", kind.count)
-        weight = _weight(model, model.weight_dtype, chip)
-        add_feed_forward(stage, model, kind, plan.basis, plan.resolution, weight)
-        feed_forward += stage.finish()
-    a = _amounts(tuple(attention), row)
-    f = _amounts(tuple(feed_forward), row)
-    h = _amounts(tuple(t for t in plan.terms if t.stage == HEAD_STAGE), row)
-    whole = _amounts(plan.terms, row)
-    out = {
-        "flop.projections": a["gemm"],
-        "flop.attention": a["attention"],
-        "flop.ffn": f["gemm"],
-        "flop.head": h["gemm"],
-        "bytes.weights.attention": a["hbm_weight_eff"],
-        "bytes.weights.ffn": f["hbm_weight_eff"],
-        "bytes.weights.head": h["hbm_weight_eff"],
-        "bytes.kv": a["hbm_kv_eff"],
-        "bytes.activations": whole["hbm_activation_eff"],
+
+    def amounts(of: Model, asked: Pool, head: bool) -> dict[str, float]:
+        plan = Plan.of(of, chip, asked, "0.32.0")
+        row = plan.basis.row(BatchTotals.of(shapes, 1, plan.basis.windows))
+        return _amounts((t for t in plan.terms if (t.stage == HEAD_STAGE) is head), row)
+
+    layers, head = amounts(model, pool, False), amounts(model, pool, True)
+    attention = amounts(bare, replace(pool, enable_expert_parallel=False), False)
+    return {
+        "flop.projections": attention["gemm"],
+        "flop.attention": attention["attention"],
+        "flop.ffn": layers["gemm"] - attention["gemm"],
+        "flop.head": head["gemm"],
+        "bytes.weights.attention": attention["weights"],
+        "bytes.weights.ffn": layers["weights"] - attention["weights"],
+        "bytes.weights.head": head["weights"],
+        "bytes.kv": attention["kv"],
+        "bytes.activations": layers["activations"] + head["activations"],
     }
-    # The parts are those of the step: nothing is counted twice or left out.
-    for kind, name in (("gemm", "flop"), ("hbm_weight_eff", "bytes.weights")):
-        wanted = sum(v for k, v in out.items() if k.startswith(name) and k != "flop.attention")
-        if abs(whole[kind] - wanted) > 1e-9 * wanted:
-            raise AssertionError(f"{case}: the parts of {kind} do not add up to the plan's terms")
-    return out
 
 
 def compare(configs: Path, answers: list[dict[str, Any]]) -> tuple[Comparison, ...]:
     """Put both counts of every case side by side."""
     chip = find_chip("h100", ROOT / "calib" / "chips")
-    models = {name: find_model(name, ROOT / "calib" / "models") for name in MODELS}
-    config = {m: json.loads((configs / f"{MODELS[m]}.config.json").read_text()) for m in MODELS}
+    models = {name: model_of(name) for name in MODELS}
+    config = configs_of(configs)
     out = []
     for case, counts in zip(cases(), answers, strict=True):
         ours = our_parts(models[case.model], chip, case)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.crosscheck import tables
 from benchmarks.crosscheck.fits import (
@@ -31,6 +32,7 @@ from benchmarks.crosscheck.priors_document import write_priors
 from kernelfit.kernel.chip import Chip
 
 Values = Mapping[str, float]
+Rows = npt.NDArray[np.bool_]
 
 REGISTRY_GEMM = {"h100-sxm": (1.000, 170.0), "a100-sxm-80gb": (0.899, 89.0)}
 """BLIS registry: share of the peak and tokens at half of it, 16 bit."""
@@ -56,12 +58,11 @@ def _gemm_law(chip: Chip, dtype: str, element: float, how: str) -> Law:
     return law
 
 
-def _bands(law: Law, values: Values, c: Columns, bands: dict[str, Array]) -> dict[str, Errors]:
+def _bands(law: Law, values: Values, c: Columns, bands: dict[str, Rows]) -> dict[str, Errors]:
     out = {}
     for label, rows in bands.items():
-        mask = np.asarray(rows, dtype=bool)
-        if mask.sum() >= 5:
-            part = take(c, mask)
+        if rows.sum() >= 5:
+            part = take(c, rows)
             out[label] = errors(law(values, part), part["time_s"])
     return out
 
@@ -70,11 +71,10 @@ def _geometric(predicted: Array, c: Columns) -> float:
     return errors(predicted, c["time_s"]).geometric
 
 
-def _two(law: Law, start: Values, c: Columns, held: Array) -> tuple[dict[str, float], Errors]:
+def _two(law: Law, start: Values, c: Columns, held: Rows) -> tuple[dict[str, float], Errors]:
     """Fit on what is not held out, and score on what is; then fit on everything."""
-    mask = np.asarray(held, dtype=bool)
-    first = fit(law, start, take(c, ~mask))
-    rest = take(c, mask)
+    first = fit(law, start, take(c, ~held))
+    rest = take(c, held)
     return fit(law, first, c), errors(law(first, rest), rest["time_s"])
 
 
@@ -156,7 +156,7 @@ def fit_attention(chip: Chip, name: str, phase: str, c: Columns, eff: float) -> 
 
     shapes = c["heads"] * 1000 + c["kv_heads"]
     _, order = np.unique(shapes, return_inverse=True)
-    held = (order % 4 == 1).astype(np.float64)
+    held = order % 4 == 1
     how = "sum"
     law = bound(how)
     values, held_out = _two(law, start, c, held)
@@ -240,7 +240,7 @@ def fit_collective(chip: Chip, name: str, op: str, c: Columns, label: str = "") 
     held_out = None
     others: dict[str, float] = {}
     if widths.size > 1:
-        values, held_out = _two(law, start, c, (c["ranks"] == 4).astype(np.float64))
+        values, held_out = _two(law, start, c, c["ranks"] == 4)
         own = [fit(law, values, take(c, c["ranks"] == w)) for w in widths]
         predicted = np.empty_like(c["time_s"])
         for width, found in zip(widths, own, strict=True):

@@ -136,7 +136,7 @@ def exchanges(root: Path, folder: str) -> dict[str, dict[str, Array]]:
     over the link, as the kernel counts them. The table's unit is a microsecond.
     """
     table = _read(root, folder, "comm-vllm-*", "moe_a2a_perf")
-    out = {}
+    out: dict[str, dict[str, Array]] = {}
     if table.empty:
         return out
     for (backend, phase), rows in table.groupby(["comm_backend", "phase"], sort=True):
