@@ -15,11 +15,12 @@ from kernelfit.kernel.bounds import added_host, estimate, hidden_host
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.estimate import CoefficientOrigin, MemoryBreakdown, StepEstimate
 from kernelfit.kernel.forms import Forms
-from kernelfit.kernel.limits import check_batch, check_budget, check_totals
+from kernelfit.kernel.limits import check_batch, check_budget, check_totals, check_windows
 from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Direction, Placement, Pool, Tier
 from kernelfit.kernel.pricing import Cell, price_many
 from kernelfit.kernel.resolved import Resolution
+from kernelfit.kernel.tables import checked_columns
 from kernelfit.kernel.totals import BatchTotals
 
 CORE_SET = "kernelfit.kernel"
@@ -107,6 +108,13 @@ class PricedKernel:
         ------
         InvalidArgument
             When the batch exceeds the pool's limits.
+
+        Notes
+        -----
+        Work added to a batch never makes a step shorter, with one exception. Where it
+        changes how the step is launched, host time of the new way may be less than that
+        of the old, and a batch that leaves a whole graph no longer pays attention for the
+        slots that padded it: the graph was captured with all of them.
         """
         totals = self.totals(batch)
         check_batch(self.plan, batch, totals)
@@ -150,6 +158,8 @@ class PricedKernel:
         forms = self.forms
         if not forms.plausible(totals):
             check_totals(self.plan, totals)
+        if totals.windows:
+            check_windows(totals)
         if sm_budget:
             check_budget(self.plan, sm_budget)
         return estimate(forms.times(totals, sm_budget), forms.resources)
@@ -168,8 +178,15 @@ class PricedKernel:
         dict of str to ndarray, shape (n_steps,)
             ``overlap_s``, ``no_overlap_s``, ``host_s`` and one ``<resource>_s`` per
             resource [s]; equal to ``totals_time`` within a relative 1e-12.
+
+        Raises
+        ------
+        InvalidArgument
+            When a column is missing, of another length, or holds a value that is negative
+            or not finite. The pool's limits on a step are not asked about here.
         """
-        times = price_many(self.plan, self.cells, table)
+        columns = checked_columns(table, self.plan.basis.windows)
+        times = price_many(self.plan, self.cells, columns)
         no_overlap = added_host(times.no_overlap_s, times)
         out = {
             "overlap_s": np.minimum(hidden_host(times.overlap_s, times), no_overlap),

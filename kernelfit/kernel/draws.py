@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -76,8 +77,6 @@ class DrawPrices:
         )
         count = len(fitted.draws)
         shares = np.asarray(fitted.draw_shares or (fitted.overlap_share,) * count)
-        for array in (linear, shares, *(form for _, a, b in chosen for form in (a, b))):
-            array.setflags(write=False)
         return DrawPrices(
             tuple(plan.stages[cell.stage] for cell in first),
             tuple(cell.resource is Resource.SM for cell in first),
@@ -86,6 +85,18 @@ class DrawPrices:
             shares,
             fitted.host_rule == "added",
         )
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        forms = [form for _, one, other in self.chosen for form in (one, other)]
+        for array in (self.linear, self.shares, *forms):
+            array.setflags(write=False)
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        """Restore a copy; copied arrays can be written to until they are told otherwise."""
+        for entry, value in zip(fields(self), state, strict=True):
+            object.__setattr__(self, entry.name, value)
+        self.__post_init__()
 
     def mean_s(self, row: tuple[float, ...], slowdown: float) -> Array:
         """Price one batch with every draw.

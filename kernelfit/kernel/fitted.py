@@ -15,6 +15,7 @@ from kernelfit.kernel.base import PricedKernel
 from kernelfit.kernel.basis import Array, Basis
 from kernelfit.kernel.batch import Batch
 from kernelfit.kernel.bounds import added_host, hidden_host, mean_s
+from kernelfit.kernel.catalog import Coefficient
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.draws import DrawPrices, draw_values
 from kernelfit.kernel.errors import InvalidArgument
@@ -28,6 +29,7 @@ from kernelfit.kernel.pool import Pool
 from kernelfit.kernel.pricing import cells_of, price_many
 from kernelfit.kernel.resolved import Resolution
 from kernelfit.kernel.stage import Term
+from kernelfit.kernel.tables import checked_columns
 from kernelfit.kernel.totals import BatchTotals
 from kernelfit.kernel.version1 import plan_of_version_1
 
@@ -235,14 +237,17 @@ class FittedKernel(PricedKernel):
         -------
         FittedKernel
             The same deployment with other values; used to carry uncertainty into a
-            conclusion.
+            conclusion. What it writes to a file is priced with the draw, too.
         """
         shares = self.fitted.draw_shares
         share = shares[index] if shares else self.fitted.overlap_share
-        drawn = replace(self.fitted, overlap_share=share)
-        return replace(
-            self, cells=cells_of(self.plan, draw_values(self.fitted, index)), fitted=drawn
+        values = draw_values(self.fitted, index)
+        drawn = replace(
+            self.fitted,
+            overlap_share=share,
+            coefficients=tuple(_with_value(c, values[c.name]) for c in self.fitted.coefficients),
         )
+        return replace(self, cells=cells_of(self.plan, values), fitted=drawn)
 
     def mean_step_time(self, totals: BatchTotals, sm_budget: int = 0) -> float:
         """Return the fitted time of one step from its totals.
@@ -275,8 +280,15 @@ class FittedKernel(PricedKernel):
         -------
         ndarray, shape (n_steps,)
             Fitted step times [s].
+
+        Raises
+        ------
+        InvalidArgument
+            When a column is missing, of another length, or holds a value that is negative
+            or not finite.
         """
-        times = price_many(self.plan, self.cells, table)
+        columns = checked_columns(table, self.plan.basis.windows)
+        times = price_many(self.plan, self.cells, columns)
         share = self.fitted.overlap_share
         device_s = times.no_overlap_s - share * (times.no_overlap_s - times.overlap_s)
         join = added_host if self.fitted.host_rule == "added" else hidden_host
@@ -358,6 +370,11 @@ class FittedKernel(PricedKernel):
                 getattr(totals, entry.quantity, getattr(resolution, entry.quantity, entry.low)),
             )
         )
+
+
+def _with_value(coefficient: Coefficient, value: float) -> Coefficient:
+    low, high = coefficient.ci95
+    return replace(coefficient, value=value, ci95=(min(low, value), max(high, value)))
 
 
 def phase_of(batch: Batch) -> str:

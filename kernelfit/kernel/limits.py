@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernelfit.kernel.batch import Batch
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.plan import Plan
-from kernelfit.kernel.totals import TOTAL_FIELDS, BatchTotals
+from kernelfit.kernel.totals import TOTAL_FIELDS, BatchTotals, window_column
 
 
 def check_batch(plan: Plan, batch: Batch, totals: BatchTotals) -> None:
@@ -132,3 +132,46 @@ def check_totals(plan: Plan, totals: BatchTotals) -> None:
         if pairs < read or (not count and pairs):
             allowed = f"at least one per context token of the {path} path"
             raise InvalidArgument(f"{path}_pairs", pairs, allowed)
+
+
+def check_windows(totals: BatchTotals) -> None:
+    """Refuse totals of sliding windows that no batch has.
+
+    Parameters
+    ----------
+    totals : BatchTotals
+        The totals; those without windows were checked before.
+
+    Raises
+    ------
+    InvalidArgument
+        When a window reads or multiplies more than there is, or less than one token per
+        request and one pair per token.
+    """
+    decoding = totals.decode_requests
+    prefilling = totals.requests - decoding
+    for window in totals.windows:
+        for path, count, read, pairs, context, most in (
+            (
+                "decode",
+                decoding,
+                window.decode_context_tokens,
+                window.decode_pairs,
+                totals.decode_context_tokens,
+                totals.decode_pairs,
+            ),
+            (
+                "prefill",
+                prefilling,
+                window.prefill_context_tokens,
+                window.prefill_pairs,
+                totals.prefill_context_tokens,
+                totals.prefill_pairs,
+            ),
+        ):
+            if not count <= read <= context:
+                name = window_column(window.window_tokens, f"{path}_context_tokens")
+                raise InvalidArgument(name, read, f"{count} to {context}, those of the batch")
+            if not read <= pairs <= most:
+                name = window_column(window.window_tokens, f"{path}_pairs")
+                raise InvalidArgument(name, pairs, f"{read} to {most}, those of the batch")

@@ -46,6 +46,49 @@ def table_of(totals: Sequence[BatchTotals]) -> dict[str, Array]:
     return out
 
 
+def checked_columns(
+    columns: Mapping[str, npt.ArrayLike], windows: Sequence[int]
+) -> dict[str, Array]:
+    """Return the columns that the laws read, as arrays of one length.
+
+    Parameters
+    ----------
+    columns : mapping of str to array_like, shape (n_batches,)
+        One column per field of ``BatchTotals``, and one ``window_column`` per total of
+        each sliding window; others are left out.
+    windows : sequence of int
+        Sliding windows of the model [tokens].
+
+    Returns
+    -------
+    dict of str to ndarray, shape (n_batches,)
+        Counts; means of counts are as good, so they need not be whole.
+
+    Raises
+    ------
+    InvalidArgument
+        When a column is missing, has another length, is no list of numbers, or holds a
+        value that is negative or not finite.
+    """
+    names = (*TOTAL_FIELDS, *(window_column(w, f) for w in windows for f in WINDOW_FIELDS))
+    out: dict[str, Array] = {}
+    for name in names:
+        if name not in columns:
+            raise InvalidArgument(name, "nothing", "a column of the table")
+        try:
+            values = np.asarray(columns[name], dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(name, columns[name], "a column of numbers") from error
+        if values.ndim != 1 or values.size != out.get(names[0], values).size:
+            raise InvalidArgument(name, values.shape, "one value per batch in every column")
+        # Comparing is false for what is not a number, so one pair of them finds all.
+        if values.size and not (values.min() >= 0.0 and values.max() < np.inf):
+            place = int(np.argmin((values >= 0.0) & (values < np.inf)))
+            raise InvalidArgument(f"{name}[{place}]", float(values[place]), "finite and >= 0")
+        out[name] = values
+    return out
+
+
 def alike_windows(columns: Mapping[str, npt.ArrayLike], windows: Sequence[int]) -> dict[str, Array]:
     """Return the totals of sliding windows, taking the requests of a path as alike.
 
