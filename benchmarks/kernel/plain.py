@@ -103,7 +103,7 @@ def functions(basis: Basis, batch: Batch) -> list[float]:
     for routing in basis.routings:
         at, copies = basis.touched_at(routing), routing.copies
         miss = 1.0 - routing.per_token / routing.experts
-        row[at] = routing.experts / routing.ranks * (1.0 - miss ** (copies * tokens))
+        row[at] = routing.experts / routing.ranks * (1.0 - miss ** (copies * padded))
         rows = copies * padded * routing.per_token
         row[at + 1] = rows
         if routing.ranks > 1:

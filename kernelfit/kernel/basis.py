@@ -20,10 +20,9 @@ from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.routing import (
     Rates,
     Routing,
-    busiest,
+    both,
     busiest_rows,
     rates_of,
-    reached,
     touched,
 )
 from kernelfit.kernel.totals import WINDOW_FIELDS, BatchTotals, window_column
@@ -295,7 +294,7 @@ def evaluated(
         graph == "none",
     )
     for one in rates:
-        row += (reached(one, padded), busiest(one, padded))
+        row += both(one, padded)
     given = totals.windows
     if tuple([w.window_tokens for w in given]) != basis.windows:
         sizes = tuple(w.window_tokens for w in given)

@@ -17,17 +17,22 @@ from kernelfit.kernel.basis import FIXED, PAGE, Basis, evaluated
 from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pricing import Cell, Costs
 from kernelfit.kernel.resources import Resource
-from kernelfit.kernel.routing import Rates, busiest, rates_of, reached
+from kernelfit.kernel.routing import Rates, both, rates_of
 from kernelfit.kernel.stage import HOST_STAGE, LAUNCH_STAGE
 from kernelfit.kernel.totals import WINDOW_FIELDS, BatchTotals
 
 Times = tuple[float, float, float, float, list[float]]
 """Device time under both bounds, host time that runs ahead and that is waited for, and time
-by resource, the host's last [s]."""
+by resource, without the host's [s]."""
 
 _Choice = tuple[float, Costs, float, Costs]
 _Cell = tuple[int, float, Costs, tuple[_Choice, ...]]
 _Stages = tuple[tuple[_Cell, ...], ...]
+_Line = tuple[float, float, float, float]
+"""Base, and seconds per token, padded token and context token."""
+_Bend = tuple[float, float, float, float, float, float, float, float]
+_Single = tuple[int, float, float, float, float, Costs, tuple[_Bend, ...]]
+_Singles = tuple[tuple[tuple[_Single, ...], ...], _Line, _Line]
 
 _ONE = -1
 _NONE = -2
@@ -48,8 +53,12 @@ class Forms:
         The resources in the order of ``Times``; the host's is last.
     any_batch : tuple
         Stages for any batch, one entry per entry of ``GRAPHS``.
-    decodes : tuple
-        Stages for batches whose requests all decode one token, likewise.
+    eager, captured : tuple
+        Device stages, launching and other host work for batches whose requests all decode
+        one token, launched without a graph and with it; None where the costs of such a
+        batch are not lines, so that they are priced like any other.
+    sizes : tuple of int
+        Captured batch sizes of such batches, ascending [tokens]; empty without graphs.
     rates : tuple of Rates
         Constants of each routing.
     most_requests, most_tokens : int
@@ -61,7 +70,9 @@ class Forms:
     basis: Basis
     resources: tuple[Resource, ...]
     any_batch: tuple[_Stages, ...]
-    decodes: tuple[_Stages, ...]
+    eager: _Singles | None
+    captured: _Singles | None
+    sizes: tuple[int, ...]
     rates: tuple[Rates, ...]
     most_requests: int
     most_tokens: int
@@ -86,14 +97,21 @@ class Forms:
         found = dict.fromkeys(cell.resource for cell in cells)
         device = tuple(resource for resource in found if resource is not Resource.HOST)
         resources = (*device, Resource.HOST)
-        ways = [_same_function(plan.basis, graph) for graph in GRAPHS]
-        single = [_single_decodes(plan.basis, graph) for graph in GRAPHS]
+        basis = plan.basis
+        graph = basis.decode_graph if basis.decode_query_tokens == 1 else basis.mixed_graph
+        ways = [_same_function(basis, way) for way in GRAPHS]
+        eager, captured = (
+            _single(_stages(plan, cells, resources, _single_decodes(basis, way)))
+            for way in ("none", graph)
+        )
         return Forms(
-            plan.basis,
+            basis,
             resources,
             tuple(_stages(plan, cells, resources, same) for same in ways),
-            tuple(_stages(plan, cells, resources, same) for same in single),
-            tuple(rates_of(routing) for routing in plan.basis.routings),
+            eager,
+            captured,
+            basis.capture_sizes if graph != "none" else (),
+            tuple(rates_of(routing) for routing in basis.routings),
             plan.resolution.max_num_seqs,
             plan.resolution.max_num_batched_tokens,
             plan.chip.sm_count,
@@ -143,66 +161,113 @@ class Forms:
         InvalidArgument
             When the totals lack a sliding window of the model.
         """
-        tokens, context = totals.tokens, totals.decode_context_tokens
-        basis = self.basis
-        row: tuple[float, ...]
         if (
-            tokens == totals.requests == totals.decode_requests
-            and context == totals.decode_pairs
-            and _read_what_they_multiply(basis, totals)
+            totals.tokens == totals.requests == totals.decode_requests
+            and totals.decode_context_tokens == totals.decode_pairs
+            and (not (self.basis.windows or totals.windows) or _one_pair_each(self.basis, totals))
         ):
-            sizes = basis.capture_sizes
-            graph, padded = "none", tokens
+            sizes, tokens = self.sizes, totals.tokens
             if sizes and tokens <= sizes[-1]:
-                single = basis.decode_query_tokens == 1
-                graph = basis.decode_graph if single else basis.mixed_graph
-                if graph != "none":
+                if self.captured is not None:
                     padded = sizes[bisect_left(sizes, tokens)]
-            row = (tokens, padded, context)
-            for rates in self.rates:
-                row += (reached(rates, padded), busiest(rates, padded))
-            if totals.windows:
-                row += tuple([w.decode_context_tokens for w in totals.windows])
-            stages = self.decodes[GRAPHS.index(graph)]
-        else:
-            graph = basis.graph_of(tokens, totals.requests, totals.decode_requests)
-            row = evaluated(basis, self.rates, totals, graph)
-            stages = self.any_batch[GRAPHS.index(graph)]
-        slowdown = self.sm_count / sm_budget if sm_budget else 1.0
-        slowed = -1 if slowdown == 1.0 else self.resources.index(Resource.SM)
-        spent = [0.0] * len(self.resources)
-        longest = []
+                    return self._single_times(self.captured, padded, totals, sm_budget)
+            elif self.eager is not None:
+                return self._single_times(self.eager, tokens, totals, sm_budget)
+        return self._any_times(totals, sm_budget)
+
+    def _single_times(
+        self, laid_out: _Singles, padded_tokens: int, totals: BatchTotals, sm_budget: int
+    ) -> Times:
+        stages, ahead, behind = laid_out
+        # Floats multiply floats faster than whole numbers do.
+        tokens, padded = float(totals.tokens), float(padded_tokens)
+        context = float(totals.decode_context_tokens)
+        row: tuple[float, ...] = ()
+        for rates in self.rates:
+            row += both(rates, padded)
+        if totals.windows:
+            row = (*row, *[w.decode_context_tokens for w in totals.windows])
+        slowed, slowdown = self._slowed(sm_budget) if sm_budget else (-1, 1.0)
+        spent = [0.0] * (len(self.resources) - 1)
+        overlap = summed = 0.0
         for stage in stages:
             largest = 0.0
-            for place, time, costs, choices in stage:
-                for function, cost in costs:
-                    time += cost * row[function]  # noqa: PLW2901
-                for first, one, second, other in choices:
-                    for function, cost in one:
-                        first += cost * row[function]  # noqa: PLW2901
-                    for function, cost in other:
-                        second += cost * row[function]  # noqa: PLW2901
-                    time += first if first > second else second  # noqa: FURB136, PLW2901
+            for place, base, each, each_padded, each_context, more, bends in stage:
+                time = base + each * tokens + each_padded * padded + each_context * context
+                for function, cost in more:
+                    time += cost * row[function]
+                for b1, t1, p1, c1, b2, t2, p2, c2 in bends:
+                    first = b1 + t1 * tokens + p1 * padded + c1 * context
+                    second = b2 + t2 * tokens + p2 * padded + c2 * context
+                    # Not max(): a call costs more than the comparison.
+                    time += first if first > second else second  # noqa: FURB136
                 if place == slowed:
-                    time *= slowdown  # noqa: PLW2901
+                    time *= slowdown
+                spent[place] += time
+                summed += time
+                if time > largest:
+                    largest = time
+            overlap += largest
+        base, each, each_padded, each_context = ahead
+        launch = base + each * tokens + each_padded * padded + each_context * context
+        base, each, each_padded, each_context = behind
+        host = base + each * tokens + each_padded * padded + each_context * context
+        # Rounding may put the sum of maxima an ulp above the sum of everything.
+        return (overlap if overlap < summed else summed), summed, launch, host, spent  # noqa: FURB136
+
+    def _any_times(self, totals: BatchTotals, sm_budget: int) -> Times:
+        basis = self.basis
+        graph = basis.graph_of(totals.tokens, totals.requests, totals.decode_requests)
+        row = evaluated(basis, self.rates, totals, graph)
+        slowed, slowdown = self._slowed(sm_budget) if sm_budget else (-1, 1.0)
+        spent = [0.0] * len(self.resources)
+        longest = []
+        for stage in self.any_batch[GRAPHS.index(graph)]:
+            largest = 0.0
+            for place, base, costs, choices in stage:
+                time = base
+                for function, cost in costs:
+                    time += cost * row[function]
+                if choices:
+                    time += _chosen(choices, row)
+                if place == slowed:
+                    time *= slowdown
                 spent[place] += time
                 if time > largest:
                     largest = time
             longest.append(largest)
         host, launch = longest.pop(), longest.pop()
-        overlap, summed = sum(longest), sum(spent[:-1])
-        # Rounding may put the sum of maxima an ulp above the sum of everything.
+        spent.pop()
+        overlap, summed = sum(longest), sum(spent)
         return (overlap if overlap < summed else summed), summed, launch, host, spent  # noqa: FURB136
 
+    def _slowed(self, sm_budget: int) -> tuple[int, float]:
+        """Return the place of the SMs, and what a budget stretches their work by."""
+        return self.resources.index(Resource.SM), self.sm_count / sm_budget
 
-def _read_what_they_multiply(basis: Basis, totals: BatchTotals) -> bool:
-    """Whether, under every sliding window too, each context token is one pair."""
-    if not basis.windows and not totals.windows:
-        return True
-    sizes = tuple([w.window_tokens for w in totals.windows])
-    return sizes == basis.windows and all(
-        w.decode_context_tokens == w.decode_pairs for w in totals.windows
-    )
+
+def _chosen(choices: tuple[_Choice, ...], row: tuple[float, ...]) -> float:
+    """Return the time of works with two forms, of which the longer counts."""
+    time = 0.0
+    for one_base, one, other_base, other in choices:
+        first, second = one_base, other_base
+        for function, cost in one:
+            first += cost * row[function]
+        for function, cost in other:
+            second += cost * row[function]
+        # Not max(): a call costs more than the comparison, in the innermost loop.
+        time += first if first > second else second  # noqa: FURB136
+    return time
+
+
+def _one_pair_each(basis: Basis, totals: BatchTotals) -> bool:
+    """Say whether under every sliding window, too, each context token is one pair."""
+    sizes = []
+    for w in totals.windows:
+        sizes.append(w.window_tokens)
+        if w.decode_context_tokens != w.decode_pairs:
+            return False
+    return tuple(sizes) == basis.windows
 
 
 def _same_function(basis: Basis, graph: str) -> dict[int, int]:
@@ -270,3 +335,38 @@ def _stages(
         )
         for name in (*device, LAUNCH_STAGE, HOST_STAGE)
     )
+
+
+def _single(stages: _Stages) -> _Singles | None:
+    """Write the costs as lines; None where one is not."""
+    device = []
+    *devices, ahead, behind = stages
+    for stage in devices:
+        cells: list[_Single] = []
+        for place, base, costs, choices in stage:
+            line, more = _line(base, costs)
+            bends: list[_Bend] = []
+            for first, one, second, other in choices:
+                line_1, more_1 = _line(first, one)
+                line_2, more_2 = _line(second, other)
+                if more_1 or more_2:
+                    return None
+                bends.append((*line_1, *line_2))
+            cells.append((place, *line, more, tuple(bends)))
+        device.append(tuple(cells))
+    hosts: list[_Line] = []
+    for stage in (ahead, behind):
+        line = (0.0, 0.0, 0.0, 0.0)
+        for _, base, costs, choices in stage:
+            line, more = _line(base, costs)
+            if more or choices or len(stage) > 1:
+                return None
+        hosts.append(line)
+    return tuple(device), hosts[0], hosts[1]
+
+
+def _line(base: float, costs: Costs) -> tuple[_Line, Costs]:
+    """Return a line, and the costs of other functions by their place behind the first three."""
+    known = dict(costs)
+    line = (base, known.pop(0, 0.0), known.pop(1, 0.0), known.pop(2, 0.0))
+    return line, tuple((place - len(_DECODE), cost) for place, cost in known.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,7 @@ class Routing:
     imbalance: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(NamedTuple):
     """What is constant of a routing's two functions.
 
     Attributes
@@ -83,42 +83,28 @@ def rates_of(routing: Routing) -> Rates:
     return Rates(experts / ranks, miss_log, mean, variance, most)
 
 
-def reached(rates: Rates, tokens: float) -> float:
-    """Return the expected number of distinct experts that a rank touches.
+def both(rates: Rates, tokens: float) -> tuple[float, float]:
+    """Return both functions of a routing for one batch.
 
     Parameters
     ----------
     rates : Rates
         Constants of the routing.
     tokens : float
-        Tokens of one data-parallel rank, padding included, at least 1 [tokens].
+        Tokens of one data-parallel rank, those that pad its graph included [tokens].
 
     Returns
     -------
     float
-        See ``touched`` [1].
-    """
-    return rates.held * -math.expm1(tokens * rates.miss_log)
-
-
-def busiest(rates: Rates, tokens: float) -> float:
-    """Return the rows of experts' work on the busiest rank.
-
-    Parameters
-    ----------
-    rates : Rates
-        Constants of the routing.
-    tokens : float
-        Tokens of one data-parallel rank, padding included [tokens].
-
-    Returns
-    -------
+        Experts touched, see ``touched`` [1].
     float
-        See ``busiest_rows`` [1].
+        Rows of the busiest rank, see ``busiest_rows`` [1].
     """
-    if not rates.variance:
-        return rates.mean * tokens
-    return min(rates.mean * tokens + math.sqrt(rates.variance * tokens), rates.most * tokens)
+    held, miss_log, mean, variance, most = rates
+    rows = mean * tokens
+    if variance:
+        rows = min(rows + math.sqrt(variance * tokens), most * tokens)
+    return held * -math.expm1(tokens * miss_log), rows
 
 
 def touched(routing: Routing, tokens: float) -> float:
@@ -144,7 +130,7 @@ def touched(routing: Routing, tokens: float) -> float:
     captured size are routed like any others: measured decode times of a mixture of
     experts on a B300 rise in the stairs of the captured sizes.
     """
-    return reached(rates_of(routing), tokens)
+    return both(rates_of(routing), tokens)[0]
 
 
 def busiest_rows(routing: Routing, tokens: float) -> float:
@@ -169,4 +155,4 @@ def busiest_rows(routing: Routing, tokens: float) -> float:
     The expected maximum of r normal variables is below ``sqrt(2 ln r)`` standard
     deviations and approaches it for large r. Domain: uniform routing unless stated.
     """
-    return busiest(rates_of(routing), tokens)
+    return both(rates_of(routing), tokens)[1]
