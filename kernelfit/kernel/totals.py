@@ -182,25 +182,27 @@ def totals_of(
             for total in (sum([c + 1 if c < w else w for c in computed]),)
         )
         return BatchTotals(count, tokens, count, context, context, 0, 0, inside)
-    decode_requests = 0
-    decode_context = decode_pairs = prefill_context = prefill_pairs = 0
-    for s, c in zip(scheduled, computed, strict=True):
-        if s <= decode_threshold:
-            decode_requests += 1
-            decode_context += c + s
-            decode_pairs += s * c + s * (s + 1) // 2
-        else:
-            prefill_context += c + s
-            prefill_pairs += s * c + s * (s + 1) // 2
+    chunks = [(s, c) for s, c in zip(scheduled, computed, strict=True) if s > decode_threshold]
+    prefill_context = sum([s + c for s, c in chunks])
+    prefill_pairs = sum([s * c + s * (s + 1) // 2 for s, c in chunks])
+    decode_context = tokens + sum(computed) - prefill_context
+    decoding = count - len(chunks)
+    decode_tokens = tokens - sum([s for s, _ in chunks])
+    if decode_tokens == decoding:
+        # As above: what decodes schedules one token each.
+        decode_pairs = decode_context
+    else:
+        pairs = sum([s * c + s * (s + 1) // 2 for s, c in zip(scheduled, computed, strict=True)])
+        decode_pairs = pairs - prefill_pairs
     return BatchTotals(
-        requests=count,
-        tokens=tokens,
-        decode_requests=decode_requests,
-        decode_context_tokens=decode_context,
-        decode_pairs=decode_pairs,
-        prefill_context_tokens=prefill_context,
-        prefill_pairs=prefill_pairs,
-        windows=tuple(_window_totals(scheduled, computed, decode_threshold, w) for w in windows),
+        count,
+        tokens,
+        decoding,
+        decode_context,
+        decode_pairs,
+        prefill_context,
+        prefill_pairs,
+        tuple([_window_totals(scheduled, computed, decode_threshold, w) for w in windows]),
     )
 
 
@@ -226,28 +228,48 @@ def window_pairs(scheduled: int, computed: int, window_tokens: int) -> int:
 def _window_totals(
     scheduled: list[int], computed: list[int], decode_threshold: int, window: int
 ) -> WindowTotals:
-    contexts, pairs = [0, 0], [0, 0]
+    context = pairs = long_context = long_pairs = 0
     for s, c in zip(scheduled, computed, strict=True):
-        path = s > decode_threshold
-        contexts[path] += min(c + s, s + window - 1)
-        pairs[path] += window_pairs(s, c, window)
-    return WindowTotals(window, contexts[0], pairs[0], contexts[1], pairs[1])
+        if s == 1 <= decode_threshold:
+            read = c + 1 if c < window else window
+            context += read
+            pairs += read
+        elif s <= decode_threshold:
+            context += min(c + s, s + window - 1)
+            pairs += window_pairs(s, c, window)
+        else:
+            long_context += min(c + s, s + window - 1)
+            long_pairs += window_pairs(s, c, window)
+    return WindowTotals(window, context, pairs, long_context, long_pairs)
 
 
 def _combined(one: BatchTotals, other: BatchTotals, sign: int) -> BatchTotals:
-    sizes = tuple(w.window_tokens for w in one.windows)
-    others = tuple(w.window_tokens for w in other.windows)
-    if sizes != others:
-        raise InvalidArgument("windows", others, f"the same sliding windows, {sizes}")
-    sums = {name: getattr(one, name) + sign * getattr(other, name) for name in TOTAL_FIELDS}
-    windows = tuple(
-        WindowTotals(
-            a.window_tokens,
-            *(getattr(a, name) + sign * getattr(b, name) for name in WINDOW_FIELDS),
+    windows: tuple[WindowTotals, ...] = ()
+    if one.windows or other.windows:
+        sizes = tuple(w.window_tokens for w in one.windows)
+        others = tuple(w.window_tokens for w in other.windows)
+        if sizes != others:
+            raise InvalidArgument("windows", others, f"the same sliding windows, {sizes}")
+        windows = tuple(
+            WindowTotals(
+                a.window_tokens,
+                a.decode_context_tokens + sign * b.decode_context_tokens,
+                a.decode_pairs + sign * b.decode_pairs,
+                a.prefill_context_tokens + sign * b.prefill_context_tokens,
+                a.prefill_pairs + sign * b.prefill_pairs,
+            )
+            for a, b in zip(one.windows, other.windows, strict=True)
         )
-        for a, b in zip(one.windows, other.windows, strict=True)
+    return BatchTotals(
+        one.requests + sign * other.requests,
+        one.tokens + sign * other.tokens,
+        one.decode_requests + sign * other.decode_requests,
+        one.decode_context_tokens + sign * other.decode_context_tokens,
+        one.decode_pairs + sign * other.decode_pairs,
+        one.prefill_context_tokens + sign * other.prefill_context_tokens,
+        one.prefill_pairs + sign * other.prefill_pairs,
+        windows,
     )
-    return BatchTotals(**sums, windows=windows)
 
 
 TOTAL_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(BatchTotals) if f.name != "windows")
