@@ -60,12 +60,17 @@ class Step:
         return sum(stage.together() for stage in self.stages)
 
     def _gemm(
-        self, out: Times, rows: float, elements: float, starts: float = 1.0, size: float = 2.0
+        self,
+        out: Times,
+        rows: float,
+        elements: float,
+        starts: float = 1.0,
+        read: str = "hbm_weight_eff",
     ) -> None:
         t = self.truth
         speed = dict(self.chip.peak_flop_per_s)["bf16"] * t["gemm_eff_bf16"]
         out.sm += 2 * elements * (rows + starts * t["gemm_m_half_bf16"]) / speed
-        out.hbm += elements * size * starts / (self.chip.hbm_bytes_per_s * t["hbm_weight_eff"])
+        out.hbm += elements * 2 * starts / (self.chip.hbm_bytes_per_s * t[read])
 
     def _flop(self, coefficient: str, flop: float) -> float:
         peak = dict(self.chip.peak_flop_per_s)["bf16"]
@@ -186,7 +191,6 @@ class Step:
         state = n.value_heads * dk * dv * BYTES[n.state_dtype]
         state += channels * (n.conv_kernel - 1) * 2
         out.hbm += self._moved("hbm_kv_eff", self.slots * 2 * state / tp)
-        out.sm += self.slots * n.value_heads / tp * self.truth["attention_head_s"]
         return (2 * channels + 3 * values) / tp
 
     def _experts(self, out: Times, kind: LayerKind) -> float:
@@ -198,7 +202,7 @@ class Step:
         for _ in range(self.rows):
             untouched *= 1 - e.per_token / e.experts
         hit = e.experts * (1 - untouched)
-        self._gemm(out, 0.0, one, hit)
+        self._gemm(out, 0.0, one, hit, "hbm_expert_eff")
         out.sm += self._flop("gemm_eff_bf16", 2 * one * e.per_token * self.rows)
         out.sm += hit * self.truth["expert_floor_s"]
         self._gemm(out, self.rows, self.model.hidden * e.experts)

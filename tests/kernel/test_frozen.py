@@ -6,15 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelfit.kernel import Batch, FittedKernel, InvalidArgument, Model, RequestShape
+from kernelfit.kernel import Batch, FittedKernel, InvalidArgument, Model, RequestShape, plan
 from kernelfit.kernel.frozen import canonical, digest, from_data, to_data
-from tests.kernel.builders import CHIP, dense, mixture
+from tests.kernel.builders import CHIP, DEPLOYED, alternating, batches, dense, fitted, mixture
 from tests.kernel.law_v1 import TRUTH, layer_times
+from tests.kernel.law_v2 import Step
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "kernels"
+OLD = FittedKernel.load(GOLDEN / "kernel-v1.json")
 BATCH = (RequestShape(1, 500, 400), RequestShape(1, 90, 80), RequestShape(256, 64, 400, 64))
 
 
@@ -33,16 +35,122 @@ def test_version_1_loads_and_prices_as_an_independent_calculation() -> None:
     assert drawn - mean == pytest.approx(2e-3 - TRUTH["launch_step_s"], rel=1e-6)
 
 
-def test_version_1_is_written_back_byte_for_byte() -> None:
+@given(batches(8))
+@settings(max_examples=25)
+def test_version_1_is_written_as_version_2_and_prices_the_same_to_the_bit(batch: Batch) -> None:
+    document = json.loads(OLD.to_json())
+    assert document["schema_version"] == 2
+    again = FittedKernel.from_document(document)
+    assert again == OLD
+    assert again.step_time(batch) == OLD.step_time(batch)
+    assert again.calibrated_step_time(batch) == OLD.calibrated_step_time(batch)
+    assert again.with_draw(1).step_time(batch) == OLD.with_draw(1).step_time(batch)
+    # From then on it stays as it is.
+    assert again.to_json() == OLD.to_json()
+
+
+def test_version_1_keeps_its_own_digest_in_its_own_file() -> None:
     text = (GOLDEN / "kernel-v1.json").read_text(encoding="utf-8")
-    assert FittedKernel.load(GOLDEN / "kernel-v1.json").to_json() == text
+    document = json.loads(text)
+    assert document["digest"] == digest(document)
+    assert canonical(document, indent=1) + "\n" == text
+    assert not {"terms", "basis", "resolution"} & set(document)
+    # What is written carries its terms, so its contents and digest are others.
+    assert OLD.digest != document["digest"]
+
+
+# Version 2: sliding and full attention in turn, experts, two ranks, graphs, two draws.
+NEW_TRUTH = {
+    "gemm_eff_bf16": 0.61,
+    "gemm_m_half_bf16": 37.0,
+    "attention_eff_bf16": 0.29,
+    "hbm_weight_eff": 0.73,
+    "hbm_expert_eff": 0.83,
+    "hbm_kv_eff": 0.53,
+    "hbm_activation_eff": 0.17,
+    "allreduce_custom_floor_s": 1.9e-5,
+    "allreduce_custom_transition_eff": 0.19,
+    "allreduce_custom_eff": 0.07,
+    "allgather_floor_s": 4.3e-5,
+    "allgather_transition_eff": 0.41,
+    "allgather_eff": 0.23,
+    "attention_head_s": 1.1e-6,
+    "expert_floor_s": 1.3e-5,
+    "layer_floor_s": 2.9e-5,
+    "launch_graph_s": 7.3e-6,
+    "launch_attention_s": 2.3e-5,
+    "launch_layer_s": 8.9e-5,
+    "launch_step_s": 1.1e-3,
+    "launch_request_s": 1.7e-5,
+    "schedule_step_s": 3.1e-4,
+    "schedule_request_s": 1.3e-5,
+}
+DECODES = tuple(RequestShape(1, context, 9) for context in (20, 127, 128, 700, 3000))
+CHUNK = RequestShape(40, 300, 900)
+# The batch, the rows that its graph holds and the slots that attention pays for, and what
+# launches it: one graph, or five pieces and four attentions, or four layers.
+NEW_BATCHES = (
+    (DECODES, 8, 8, 7.3e-6),
+    ((*DECODES, CHUNK), 64, 6, 5 * 7.3e-6 + 4 * 2.3e-5),
+    ((*DECODES, CHUNK, CHUNK), 85, 7, 4 * 8.9e-5),
+)
+
+
+@pytest.mark.parametrize(("requests", "rows", "slots", "launch"), NEW_BATCHES)
+@pytest.mark.parametrize("drawn", [False, True])
+def test_version_2_loads_and_prices_as_an_independent_calculation(
+    requests: tuple[RequestShape, ...], rows: int, slots: int, launch: float, drawn: bool
+) -> None:
+    kernel = FittedKernel.load(GOLDEN / "kernel-v2.json")
+    truth, share = dict(NEW_TRUTH), 0.25
+    if drawn:
+        # Its second draw.
+        kernel, share = kernel.with_draw(1), 0.75
+        truth |= {"hbm_kv_eff": 0.31, "expert_floor_s": 2.9e-5, "launch_step_s": 2e-3}
+    step = Step(alternating(), CHIP, 2, requests, truth, rows, slots)
+    waited = truth["launch_step_s"] + 3.1e-4 + len(requests) * (1.7e-5 + 1.3e-5)
+    estimate = kernel.step_time(Batch(requests))
+    overlap, no_overlap = step.overlap(), step.no_overlap()
+    assert estimate.overlap_s == pytest.approx(max(overlap, launch) + waited, rel=1e-9)
+    assert estimate.no_overlap_s == pytest.approx(no_overlap + launch + waited, rel=1e-9)
+    device = (1 - share) * no_overlap + share * overlap
+    mean = kernel.mean_step_time(kernel.totals(Batch(requests)))
+    assert mean == pytest.approx(max(device, launch) + waited, rel=1e-9)
+
+
+def test_version_2_holds_its_terms_and_leans_on_no_law_of_today(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = FittedKernel.load(GOLDEN / "kernel-v2.json").step_time(Batch(DECODES))
+
+    def gone(*_: object) -> None:
+        raise AssertionError("a file of version 2 needs no law")
+
+    for name in ("resolve", "basis_of", "build_terms"):
+        monkeypatch.setattr(plan, name, gone)
+    kernel = FittedKernel.load(GOLDEN / "kernel-v2.json")
+    assert kernel.step_time(Batch(DECODES)) == expected
+    assert kernel.plan.basis.windows == (128,)
+    assert kernel.plan.resolution.capture_sizes == (1, 2, 4, 8, 16, 24, 32, 64)
+
+
+def test_a_file_of_either_version_is_complete() -> None:
+    for name in ("kernel-v1.json", "kernel-v2.json"):
+        document = json.loads((GOLDEN / name).read_text(encoding="utf-8"))
+        FittedKernel.from_document(document)
+        for part in set(document) - {"digest", "kind", "schema_version", "engine_version"}:
+            cut = {key: value for key, value in document.items() if key != part}
+            with pytest.raises(InvalidArgument, match=part):
+                FittedKernel.from_document({**cut, "digest": digest(cut)})
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"kind": "Calibration"}, "kind"),
-        ({"schema_version": 2}, "schema_version"),
+        ({"schema_version": 3}, "schema_version"),
+        ({"schema_version": 0}, "schema_version"),
+        ({"schema_version": "1"}, "schema_version"),
         ({"engine_version": "0.1"}, "digest"),
     ],
 )
@@ -71,7 +179,7 @@ def test_a_wrong_part_is_named(path: tuple[str, str], value: object, message: st
         FittedKernel.from_document(document)
 
 
-@pytest.mark.parametrize("model", [dense(), mixture()])
+@pytest.mark.parametrize("model", [d.model for d in DEPLOYED.values()], ids=DEPLOYED)
 def test_dataclasses_round_trip(model: Model) -> None:
     assert from_data(Model, json.loads(canonical(to_data(model)))) == model
 
@@ -92,3 +200,23 @@ def test_digests_ignore_the_order_of_keys(data: dict[str, float]) -> None:
 def test_numbers_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
         canonical({"x": float("nan")})
+
+
+def test_a_tampered_file_is_refused() -> None:
+    kernel = DEPLOYED["mla"].kernel(fitted(share=0.3))
+    document = json.loads(kernel.to_json())
+    FittedKernel.from_document(document)
+    document["fitted"]["overlap_share"] = 0.4
+    with pytest.raises(InvalidArgument, match="digest"):
+        FittedKernel.from_document(document)
+
+
+def test_what_is_no_kernel_file_is_refused_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.json"
+    for text, message in (("{", "frozen kernel"), ("[]", "an object"), ("{}", "kind")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(InvalidArgument, match=message):
+            FittedKernel.load(path)
+    kernel = DEPLOYED["alternating"].kernel(fitted())
+    path.write_text(kernel.to_json(), encoding="utf-8")
+    assert FittedKernel.load(path) == kernel

@@ -18,6 +18,7 @@ TRUTH: dict[str, float] = {
     "attention_eff_bf16": 0.29,
     "recurrent_eff_bf16": 0.13,
     "hbm_weight_eff": 0.73,
+    "hbm_expert_eff": 0.83,
     "hbm_kv_eff": 0.53,
     "hbm_activation_eff": 0.17,
     "allreduce_custom_floor_s": 1.9e-5,
