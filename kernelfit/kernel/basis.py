@@ -229,11 +229,12 @@ class Basis:
         for routing in self.routings:
             index = self.touched_at(routing)
             rates = rates_of(routing)
-            out[index] = rates.held * -np.expm1(padded * rates.miss_log)
-            out[index + 1] = rates.mean * padded
+            routed = padded if rates.padding else tokens
+            out[index] = rates.held * -np.expm1(routed * rates.miss_log)
+            out[index + 1] = rates.mean * routed
             if rates.variance:
-                out[index + 1] += np.sqrt(rates.variance * padded)
-                np.minimum(out[index + 1], rates.most * padded, out=out[index + 1])
+                out[index + 1] += np.sqrt(rates.variance * routed)
+                np.minimum(out[index + 1], rates.most * routed, out=out[index + 1])
         for window in self.windows:
             for field in WINDOW_FIELDS:
                 name = window_column(window, field)
@@ -294,7 +295,7 @@ def evaluated(
         graph == "none",
     )
     for one in rates:
-        row += both(one, padded)
+        row += both(one, padded if one.padding else tokens)
     given = totals.windows
     if tuple([w.window_tokens for w in given]) != basis.windows:
         sizes = tuple(w.window_tokens for w in given)

@@ -24,6 +24,9 @@ class Routing:
     imbalance : float
         Rows of the busiest rank over the mean [1]; 0 takes uniform routing's own
         expectation.
+    padding : bool
+        Whether the rows that pad a batch to a captured size are routed, too; files of
+        version 1 leave them out.
     """
 
     experts: int
@@ -31,6 +34,7 @@ class Routing:
     ranks: int = 1
     copies: int = 1
     imbalance: float = 0.0
+    padding: bool = True
 
 
 class Rates(NamedTuple):
@@ -46,6 +50,8 @@ class Rates(NamedTuple):
     mean, variance, most : float
         Rows of a rank per token: their mean, what the square of their spread grows by,
         and what they cannot exceed.
+    padding : bool
+        Whether the rows that pad a batch are routed, too.
     """
 
     held: float
@@ -53,6 +59,7 @@ class Rates(NamedTuple):
     mean: float
     variance: float
     most: float
+    padding: bool
 
 
 def rates_of(routing: Routing) -> Rates:
@@ -80,7 +87,7 @@ def rates_of(routing: Routing) -> Rates:
         most = min(rows, copies * experts / ranks)
     # Where every token goes to every expert, the logarithm of 0 would not multiply.
     miss_log = copies * (math.log1p(-miss) if miss < 1.0 else -1e3)
-    return Rates(experts / ranks, miss_log, mean, variance, most)
+    return Rates(experts / ranks, miss_log, mean, variance, most, routing.padding)
 
 
 def both(rates: Rates, tokens: float) -> tuple[float, float]:
@@ -100,7 +107,7 @@ def both(rates: Rates, tokens: float) -> tuple[float, float]:
     float
         Rows of the busiest rank, see ``busiest_rows`` [1].
     """
-    held, miss_log, mean, variance, most = rates
+    held, miss_log, mean, variance, most, _ = rates
     rows = mean * tokens
     if variance:
         rows = min(rows + math.sqrt(variance * tokens), most * tokens)

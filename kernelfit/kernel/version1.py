@@ -11,7 +11,7 @@ from kernelfit.kernel.basis import Basis, Routing
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.launches import launches, plain_launches
 from kernelfit.kernel.laws import GRAPHS
-from kernelfit.kernel.model import LayerKind, Model, dtype_bytes, mlp_parameters
+from kernelfit.kernel.model import Experts, LayerKind, Model, dtype_bytes, mlp_parameters
 from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Pool
 from kernelfit.kernel.resolution import resolve
@@ -48,7 +48,7 @@ def plan_of_version_1(model: Model, chip: Chip, pool: Pool, engine_version: str)
     decode, mixed = GRAPHS[resolution.graph_mode]
     experts = [kind.experts for kind in model.layers if kind.experts is not None]
     basis = Basis(
-        routings=tuple(dict.fromkeys(Routing(e.experts, e.per_token) for e in experts)),
+        routings=tuple(dict.fromkeys(_routing(e) for e in experts)),
         capture_sizes=resolution.capture_sizes,
         decode_graph=decode,
         mixed_graph=mixed,
@@ -59,6 +59,10 @@ def plan_of_version_1(model: Model, chip: Chip, pool: Pool, engine_version: str)
     terms.extend(_head(model, resolution))
     terms.extend(_host(model, resolution, chip))
     return Plan(model, chip, pool, engine_version, resolution, basis, tuple(terms))
+
+
+def _routing(experts: Experts) -> Routing:
+    return Routing(experts.experts, experts.per_token, padding=False)
 
 
 def _compute(model: Model, weight_dtype: str) -> str:
@@ -112,7 +116,7 @@ def _feed_forward(
     if kind.experts is None:
         return
     e = kind.experts
-    routed = basis.touched_at(Routing(e.experts, e.per_token))
+    routed = basis.touched_at(_routing(e))
     share = max(tp, resolution.expert_parallel_width)
     one = mlp_parameters(model, e.intermediate, e.gated)
     stage.add(Resource.SM, f"gemm_eff_{dtype}", tokens, 2.0 * e.per_token * one / share)

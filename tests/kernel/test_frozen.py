@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernelfit.kernel import Batch, FittedKernel, InvalidArgument, Model, RequestShape, plan
 from kernelfit.kernel.frozen import canonical, digest, from_data, to_data
+from kernelfit.kernel.tables import table_of
 from tests.kernel.builders import CHIP, DEPLOYED, alternating, batches, dense, fitted, mixture
 from tests.kernel.law_v1 import TRUTH, layer_times
 from tests.kernel.law_v2 import Step
@@ -33,6 +34,30 @@ def test_version_1_loads_and_prices_as_an_independent_calculation() -> None:
     assert mean == pytest.approx(expected, rel=1e-9)
     drawn = kernel.with_draw(1).calibrated_step_time(Batch(BATCH)).mean_s
     assert drawn - mean == pytest.approx(2e-3 - TRUTH["launch_step_s"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("requests", "rows"),
+    [
+        (BATCH[:2], 2),
+        (BATCH[:2] * 20, 64),
+        ((*BATCH[:2], RequestShape(20, 64, 400)), 24),
+        (BATCH, 258),
+    ],
+)
+def test_version_1_with_graphs_prices_as_an_independent_calculation(
+    requests: tuple[RequestShape, ...], rows: int
+) -> None:
+    kernel = FittedKernel.load(GOLDEN / "kernel-v1-graphs.json")
+    stages, launch = layer_times(mixture(), CHIP, 2, list(requests), TRUTH, rows, graphs=True)
+    host = launch + TRUTH["schedule_step_s"] + len(requests) * TRUTH["schedule_request_s"]
+    estimate = kernel.step_time(Batch(requests))
+    assert estimate.overlap_s == pytest.approx(sum(max(s) for s in stages) + host, rel=1e-9)
+    assert estimate.no_overlap_s == pytest.approx(sum(sum(s) for s in stages) + host, rel=1e-9)
+    table = table_of([kernel.totals(Batch(requests))])
+    assert kernel.step_times(table)["no_overlap_s"] == pytest.approx([estimate.no_overlap_s])
+    again = FittedKernel.from_document(json.loads(kernel.to_json()))
+    assert again.step_time(Batch(requests)) == estimate
 
 
 @given(batches(8))
@@ -135,7 +160,7 @@ def test_version_2_holds_its_terms_and_leans_on_no_law_of_today(
 
 
 def test_a_file_of_either_version_is_complete() -> None:
-    for name in ("kernel-v1.json", "kernel-v2.json"):
+    for name in ("kernel-v1.json", "kernel-v1-graphs.json", "kernel-v2.json"):
         document = json.loads((GOLDEN / name).read_text(encoding="utf-8"))
         FittedKernel.from_document(document)
         for part in set(document) - {"digest", "kind", "schema_version", "engine_version"}:
