@@ -144,6 +144,8 @@ def _latent(
     A decoding request multiplies in the latent's space, its expansion absorbed into the
     query and the output; one in its prompt expands the latents of its whole context. The
     compressions and the cache are whole on every tensor-parallel rank, heads are split.
+    The absorbed expansion multiplies in the model's own type whatever the checkpoint's: the
+    engine keeps an unquantised copy for it (vLLM 0.32.0, ``mla_attention.py``).
     """
     heads = a.heads / resolution.tensor_parallel_width
     query = m.nope_head_dim + m.rope_head_dim
@@ -154,7 +156,7 @@ def _latent(
     expansion = m.kv_rank * heads * (m.nope_head_dim + m.value_head_dim)
     stage.gemm(weight, at("prefill_context_tokens"), expansion)
     decoding = 2.0 * expansion * resolution.decode_query_tokens
-    stage.add(Resource.SM, f"gemm_eff_{weight[0]}", at("decode_requests"), decoding)
+    stage.add(Resource.SM, f"gemm_eff_{model.dtype}", at("decode_requests"), decoding)
     compute = f"attention_eff_{model.dtype}"
     absorbed = 2.0 * heads * (2 * m.kv_rank + m.rope_head_dim)
     stage.add(Resource.SM, compute, at("decode_pairs"), absorbed)

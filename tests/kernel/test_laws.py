@@ -163,6 +163,20 @@ def test_attention_may_keep_weights_of_its_own_type() -> None:
     assert times[Resource.SM] == pytest.approx(flop, rel=1e-12)
 
 
+def test_an_mlp_may_keep_weights_of_its_own_type() -> None:
+    kind = dense().layers[0]
+    assert kind.mlp is not None
+    own = replace(kind, mlp=replace(kind.mlp, weight_dtype="fp8"))
+    plain, changed = (
+        per_resource(DatasheetKernel(model, CHIP, EAGER), Batch.decode(1, 0))
+        for model in (dense(), replace(dense(), layers=(own,)))
+    )
+    saved = plain[Resource.HBM] - changed[Resource.HBM]
+    assert saved == pytest.approx(4 * 12_582_912 / 1e12, rel=1e-9)
+    faster = plain[Resource.SM] - changed[Resource.SM]
+    assert faster == pytest.approx(4 * 2 * 12_582_912 * (1 / 100e12 - 1 / 200e12), rel=1e-9)
+
+
 @pytest.mark.parametrize("dtype", ["fp8", "bf16"])
 def test_the_cache_is_read_in_its_own_type(dtype: str) -> None:
     kernel = DatasheetKernel(dense(), CHIP, replace(EAGER, cache_dtype=dtype))

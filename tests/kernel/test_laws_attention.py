@@ -94,6 +94,21 @@ def test_one_decoded_latent_token_by_hand() -> None:
     assert moved(latent(), Batch.decode(1, 100)) == pytest.approx(weights + cache + passes)
 
 
+def test_quantised_latent_attention_absorbs_in_the_models_own_type() -> None:
+    model = replace(latent(), weight_dtype="fp8")
+    one, two = (flop(model, Batch.decode(n, 0)) for n in (1, 2))
+    # At the 16-bit peak: two FLOP of 8 bit take the time of one of 16 bit.
+    matrices = 1024 * (384 + 512 + 64) + 384 * 8 * 192 + 8 * 128 * 1024 + 3 * 1024 * 4096
+    absorbed, scores = 512 * 8 * (128 + 128), 8 * 2 * (512 + 64 + 512)
+    head = 1024 * 32000
+    expected = 4 * (2 * matrices / 2 + 2 * absorbed + scores) + 2 * head
+    assert two - one == pytest.approx(expected, rel=1e-9)
+    # A prompt expands its context with the checkpoint's own matrix.
+    near, far = (flop(model, Batch((RequestShape(64, c, 9),))) for c in (0, 1000))
+    plain = 64 * 1000 * 8 * 2 * (128 + 64 + 128)
+    assert far - near == pytest.approx(4 * (1000 * 2 * absorbed / 2 + plain), rel=1e-9)
+
+
 def test_queries_without_compression_are_projected_directly() -> None:
     plain = latent(query_rank=0)
     # 1024 * 8 * 192 in one matrix instead of 1024 * 384 + 384 * 8 * 192, per layer.

@@ -128,6 +128,64 @@ def test_shared_experts_run_on_every_token(tp: int) -> None:
     assert more[Resource.HBM] - plain[Resource.HBM] == pytest.approx(nbytes / 1e12, rel=1e-9)
 
 
+def with_experts(**changes: object) -> Model:
+    kind = mixture().layers[0]
+    assert kind.experts is not None
+    experts = replace(kind.experts, **changes)  # type: ignore[arg-type]
+    return replace(mixture(), layers=(replace(kind, experts=experts),))
+
+
+def test_shared_experts_are_whole_where_their_rows_are_split() -> None:
+    # Sequence-parallel: each of a pair multiplies half of the rows by the whole matrices.
+    pool = replace(EAGER, tp=2, dp=2, enable_expert_parallel=True)
+    batch = Batch((RequestShape(64, 0, 100),))
+    plain, more = (per_resource(batch, pool, with_experts(shared_intermediate=n)) for n in (0, 512))
+    elements = 3 * 1024 * 512
+    flop = 4 * 2 * elements * 64 / 2
+    assert more[Resource.SM] - plain[Resource.SM] == pytest.approx(flop / 100e12, rel=1e-9)
+    nbytes = 4 * (2 * elements + 64 * 3 * 512 / 2 * 2)
+    assert more[Resource.HBM] - plain[Resource.HBM] == pytest.approx(nbytes / 1e12, rel=1e-9)
+
+
+def test_a_gate_of_the_shared_experts_is_one_more_score() -> None:
+    batch = Batch((RequestShape(64, 0, 100),))
+    without, gated = (
+        per_resource(batch, EAGER, with_experts(shared_intermediate=512, shared_gate=gate))
+        for gate in (False, True)
+    )
+    extra = gated[Resource.SM] - without[Resource.SM]
+    assert extra == pytest.approx(4 * 2 * 1024 * 64 / 100e12, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("own", "weights", "size", "rate"),
+    [
+        (None, "bf16", 2.0, 100e12),
+        (None, "fp8", 1.25, 200e12),
+        ("bf16", "fp8", 2.0, 100e12),
+        ("fp8", "bf16", 1.0, 200e12),
+    ],
+)
+def test_routed_experts_may_have_a_type_of_their_own(
+    own: str | None, weights: str, size: float, rate: float
+) -> None:
+    # Scales of 0.25 bytes per element go with the model's quantised type only.
+    scales = 0.25 if weights == "fp8" else 0.0
+    model = replace(with_experts(weight_dtype=own), weight_dtype=weights, scale_bytes=scales)
+    batch = Batch((RequestShape(512, 0, 600),))
+    once = per_resource(batch, EAGER, model)
+    bare = replace(model, layers=(replace(model.layers[0], experts=None),))
+    none = per_resource(batch, EAGER, bare)
+    # Every one of 16 experts is read; 512 rows go to two of them each, and to the router.
+    one = 3 * 1024 * 1024
+    hit = 16 * (1 - (14 / 16) ** 512)
+    passes = 512 * 2 * (3 * 1024 + 4 * 1024) * 2
+    nbytes = 4 * (hit * one * size + 1024 * 16 * 2 + passes)
+    assert once[Resource.HBM] - none[Resource.HBM] == pytest.approx(nbytes / 1e12, rel=1e-9)
+    flop = 4 * (2 * 512 * 2 * one / rate + 2 * 512 * 1024 * 16 / 100e12)
+    assert once[Resource.SM] - none[Resource.SM] == pytest.approx(flop, rel=1e-9)
+
+
 @pytest.mark.parametrize(("tp", "dp"), [(4, 1), (2, 2), (1, 4)])
 def test_spread_and_sharded_experts_do_the_same_work_but_for_the_busiest_rank(
     tp: int, dp: int
