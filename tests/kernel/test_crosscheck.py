@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.crosscheck import engine, operators, tables
+from benchmarks.crosscheck import engine, operators, steps, tables
 from benchmarks.crosscheck.figures import figures, kernel, model_of
 from kernelfit.documents.priors import load_priors
 from kernelfit.kernel import Batch, RequestShape
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data"
 TABLES = SHARED / "aiconfigurator_core"
 CONFIGS = SHARED / "model_configs"
+STEPS = SHARED / "nvidia_fpm_golden"
 PYTHON = os.environ.get("KERNELFIT_ENGINE_PYTHON")
 
 needs_tables = pytest.mark.skipif(not TABLES.is_dir(), reason="the operator tables are absent")
@@ -139,6 +140,19 @@ def test_windows_of_a_table_are_counted_query_by_query(tmp_path: Path) -> None:
     pairs = np.array([3 * (1 + 2 + 3 * 5), 1 + 2 + 3 + 4 + 5])
     assert columns["pair_flop"].tolist() == (pairs * 4 * 4 * 8).tolist()
     assert columns["time_s"].tolist() == [1e-3, 1e-3]
+
+
+@pytest.mark.skipif(not STEPS.is_dir(), reason="the forward pass metrics are absent")
+def test_priors_alone_meet_whole_steps() -> None:
+    # Nothing is fitted to a step, so the bound is loose: a slipped factor of two breaks it.
+    found = [s for s in steps.scores(STEPS) if s.values == "tables" and s.way == "added"]
+    assert {(s.tp, s.phase) for s in found} == {
+        (tp, phase) for tp in (1, 2, 4) for phase in ("decode", "prompt", "mixed")
+    }
+    for score in found:
+        assert score.errors.rows >= 30
+        assert score.errors.geometric < 1.25, score
+        assert 0.8 < score.errors.median < 1.2, score
 
 
 @pytest.mark.slow
