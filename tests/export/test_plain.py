@@ -1,48 +1,100 @@
-"""The plain export obeys its schema, and the schema refuses what is not one."""
+"""The plain export: its schema, what the schema refuses, and a reader that agrees."""
 
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonschema
 import pytest
 
-from kernelfit.documents.canonical import dumps
-from kernelfit.export.base import ExportOptions
-from kernelfit.export.plain import export_plain, plain_schema
-from kernelfit.export.registry import find_target, targets
-from tests.export.samples import DIGEST, calibration
+from kernelfit.export.plain import TARGET, check_plain, plain_document, plain_schema
+from tests.export.samples import OPTIONS, kernels, random_batches
+from tests.kernel.builders import DEPLOYED
 
-KERNELS = ({"file": "k.json", "pool": "tp1", "model": "m", "gpu": "H100-SXM", "digest": DIGEST},)
+READER = Path(__file__).resolve().parents[2] / "examples" / "read_plain.py"
+KERNELS = kernels()
+
+
+def reader() -> ModuleType:
+    """Load the example as a user's own module."""
+    spec = importlib.util.spec_from_file_location("read_plain", READER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def validator() -> jsonschema.Draft202012Validator:
-    """Return the validator of the shipped schema."""
+    """Return the validator of the published schema."""
     jsonschema.Draft202012Validator.check_schema(plain_schema())
     return jsonschema.Draft202012Validator(plain_schema())
 
 
-def document() -> dict[str, Any]:
-    """Export the sample and read it back."""
-    export = export_plain(calibration(), version="0.1.0", kernels=KERNELS)
-    assert export.not_expressed == ()
-    read: dict[str, Any] = json.loads(export.text)
-    assert export.text == dumps(read)
+def document(name: str = "moe-spread") -> dict[str, Any]:
+    """Export a sample and read it back."""
+    first = TARGET.export(KERNELS[name], OPTIONS)[0]
+    read: dict[str, Any] = json.loads(first.content)
     return read
 
 
-def test_the_export_obeys_the_schema_and_keeps_every_number() -> None:
-    read = document()
+@pytest.mark.parametrize("name", sorted(DEPLOYED))
+def test_the_example_reader_gives_the_kernels_times(name: str) -> None:
+    module, kernel, read = reader(), KERNELS[name], document(name)
     validator().validate(read)
-    source = calibration()
-    assert read["coefficients"] == source["coefficients"]
-    for key in ("gpu", "digest", "composition", "runs", "noise", "domain", "warnings"):
-        assert read[key] == source[key]
-    assert read["kernels"] == [dict(KERNELS[0])]
-    assert read["version"] == "0.1.0"
+    for batch in random_batches(200, seed=len(name)):
+        shapes = [(r.scheduled, r.computed) for r in batch.requests]
+        overlap, no_overlap, mean = module.step_times(read, shapes, batch.decode_threshold)
+        totals = kernel.totals(batch)
+        step = kernel.totals_time(totals)
+        assert overlap == pytest.approx(step.overlap_s, rel=1e-9)
+        assert no_overlap == pytest.approx(step.no_overlap_s, rel=1e-9)
+        assert mean == pytest.approx(kernel.mean_step_time(totals), rel=1e-9)
+
+
+def test_the_example_reader_is_short_and_needs_the_standard_library_alone() -> None:
+    lines = [line for line in READER.read_text("utf-8").splitlines() if line.strip()]
+    assert len([line for line in lines if not line.lstrip().startswith(('"""', "#"))]) < 40
+    imports = [line.split()[1] for line in lines if line.startswith(("import ", "from "))]
+    assert imports == ["bisect", "json", "math", "sys"]
+
+
+def test_host_work_that_does_not_hide_is_read_so() -> None:
+    from dataclasses import replace
+
+    from kernelfit.kernel import FittedKernel
+
+    kernel = KERNELS["async"]
+    added = FittedKernel.from_plan(kernel.plan, replace(kernel.fitted, host_rule="added"))
+    read = plain_document(added, OPTIONS)
+    for batch in random_batches(20):
+        shapes = [(r.scheduled, r.computed) for r in batch.requests]
+        mean = reader().step_times(read, shapes, batch.decode_threshold)[2]
+        assert mean == pytest.approx(added.mean_step_time(added.totals(batch)), rel=1e-9)
+
+
+def test_it_carries_where_it_comes_from_and_no_date() -> None:
+    kernel, read = KERNELS["moe-spread"], document()
+    assert read["provenance"] == {
+        "made_by": "kernelfit 0.1.0",
+        "command": "kernelfit export plain sample.json",
+        "kernel": kernel.digest,
+        "calibration": "sha256:test",
+        "model": "moe",
+        "gpu": "round-gpu",
+        "engine_version": "0.32.0",
+    }
+    names = {entry["name"] for entry in read["coefficients"]}
+    assert names == set(kernel.plan.coefficients)
+    assert read["memory"]["fixed"]["total"] == kernel.fixed_bytes().total()
+    for entry in read["memory"]["sequence_variable"]:
+        assert entry["bytes"] == kernel.sequence_variable_bytes(entry["tokens"])
 
 
 def _set(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
@@ -61,78 +113,61 @@ def _set(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     "change",
     [
-        _set("schema", to="kernelfit.plain/2"),
-        _set("gpu", to=""),
-        _set("gpu", to=None),
+        _set("schema", to="kernelfit.plain/1"),
         _set("digest", to="sha256:12"),
         _set("extra", to=1),
-        _set("composition", "rule", to="product"),
+        _set("provenance", "command", to=None),
+        _set("provenance", "date", to="2026-01-01"),
+        _set("deployment", "sm_count", to=-1),
+        _set("basis", "functions", 0, "formula", to=""),
+        _set("basis", "capture_sizes", to=[0]),
+        _set("basis", "decode_batch", to="full"),
+        _set("basis", "decode_query_tokens", to=0),
+        _set("basis", "routings", 0, "of", to="requests"),
+        _set("basis", "routings", 0, "miss_log", to=0.5),
+        _set("stages", to=[]),
+        _set("stages", 0, "joins", to="gpu"),
+        _set("stages", 0, "cells", 0, "resource", to="tensor"),
+        _set("stages", 0, "cells", 0, "costs", to={"tokens": -1e-9}),
+        _set("stages", 0, "cells", 0, "choices", to=[[{}]]),
         _set("composition", "overlap_share", to=1.5),
-        _set("coefficients", 0, "value", to="0.9"),
-        _set("coefficients", 0, "value", to=-0.9),
+        _set("composition", "host_rule", to="maybe"),
+        _set("coefficients", 0, "value", to=0),
         _set("coefficients", 0, "verdict", to="sure"),
-        _set("coefficients", 0, "method", to="fitted"),
+        _set("coefficients", 0, "unit", to="us"),
         _set("coefficients", 0, "ci95", to=[0.1]),
-        _set("coefficients", 0, "ci95", to=[0.1, 0.2, 0.3]),
-        _set("coefficients", 0, "unit", to=None),
-        _set("coefficients", 0, "note", to="x"),
-        _set("coefficients", 0, "evidence", "bound_share", to=2.0),
-        _set("runs", 0, "kept", to=1.5),
+        _set("noise", 0, "phase", to="idle"),
         _set("domain", 0, "low", to=None),
-        _set("kernels", 0, "digest", to="none"),
-        _set("warnings", to=[1]),
+        _set("memory", "fixed", "total", to=None),
+        _set("memory", "sequence_variable", 0, "bytes", to=1.5),
     ],
 )
 def test_the_schema_refuses(change: Callable[[dict[str, Any]], None]) -> None:
     read = document()
+    validator().validate(read)
     change(read)
     with pytest.raises(jsonschema.ValidationError):
         validator().validate(read)
 
 
-def test_a_field_without_a_place_is_named() -> None:
-    source = calibration()
-    source["weather"] = "fair"
-    source["coefficients"][0]["colour"] = "blue"
-    export = export_plain(source)
-    assert [each.name for each in export.not_expressed] == ["weather", "gemm_eff_bf16.colour"]
-    validator().validate(json.loads(export.text))
+def test_a_changed_file_and_an_unknown_function_are_found() -> None:
+    from kernelfit.documents.canonical import digest
+
+    read = document()
+    assert check_plain(json.dumps(read)) == ()
+    changed = copy.deepcopy(read)
+    changed["composition"]["overlap_share"] = 0.31
+    assert check_plain(json.dumps(changed)) == (
+        "was changed after it was written: its digest does not hold",
+    )
+    changed = copy.deepcopy(read)
+    changed["stages"][0]["cells"][0]["costs"] = {"weather": 1.0}
+    changed["digest"] = digest(changed)
+    assert check_plain(json.dumps(changed)) == ("layer.moe prices weather, not a function",)
+    assert check_plain("{}") == ("states no schema kernelfit.plain/2",)
+    assert check_plain("{")[0].startswith("is no JSON")
 
 
-def test_only_identified() -> None:
-    source = calibration()
-    source["coefficients"][1]["verdict"] = "weak"
-    export = export_plain(source, only_identified=True)
-    names = [entry["name"] for entry in json.loads(export.text)["coefficients"]]
-    assert len(names) == len(source["coefficients"]) - 1
-    assert [each.name for each in export.not_expressed] == [source["coefficients"][1]["name"]]
-
-
-def test_no_number_that_json_lacks() -> None:
-    source = calibration()
-    source["coefficients"][0]["value"] = float("inf")
-    with pytest.raises(ValueError, match="JSON"):
-        export_plain(source)
-
-
-def test_the_source_is_left_as_it_was() -> None:
-    source = calibration()
-    before = copy.deepcopy(source)
-    for target in targets():
-        target.write(source, ExportOptions(version="0.1.0", kernels=KERNELS))
-    assert source == before
-
-
-def test_every_target_says_what_it_holds_and_lacks() -> None:
-    names = [target.name for target in targets()]
-    assert names == sorted(names) == ["blis", "plain"]
-    for target in targets():
-        assert target.holds
-        assert target.lacks
-        export = find_target(target.name).write(calibration(), ExportOptions())
-        assert export.text.endswith("\n")
-    assert "name: kernelfit-h100" in find_target("blis").write(calibration(), ExportOptions()).text
-    renamed = find_target("blis").write(calibration(), ExportOptions(chip_name="my-chip"))
-    assert "hardware: [my-chip]" in renamed.text
-    with pytest.raises(KeyError, match="blis, plain"):
-        find_target("vidur")
+def test_what_is_left_out_is_said() -> None:
+    (draws,) = TARGET.missing(KERNELS["dense"], OPTIONS)
+    assert draws.name == "draws"
