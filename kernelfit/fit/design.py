@@ -14,90 +14,52 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernelfit.fit.steps import Floats, RunSteps
+from kernelfit.fit.blocks import Block, Cell, Choice, price_block
+from kernelfit.fit.steps import Bools, Floats, RunSteps
 from kernelfit.kernel.laws import SCHEDULE_COEFFICIENTS
 from kernelfit.kernel.resources import Resource
-from kernelfit.kernel.stage import HOST_STAGE, LAUNCH_STAGE
+from kernelfit.kernel.stage import HOST_STAGE, LAUNCH_STAGE, Term
 
-DEVICE: tuple[Resource, ...] = (Resource.SM, Resource.HBM, Resource.NVLINK, Resource.NIC)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Choice:
-    """Work with two forms, of which the longer counts.
-
-    Attributes
-    ----------
-    stage, resource : int
-        The cell that it belongs to.
-    one, other : ndarray, shape (n_steps, n_coefficients)
-        Work of each form.
-    """
-
-    stage: int
-    resource: int
-    one: Floats
-    other: Floats
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Design:
-    """Work of every observation, by cell and coefficient.
+    """Every observation, block by block.
 
     Attributes
     ----------
     names : tuple of str
         Coefficients, in column order.
-    device : ndarray, shape (n_stages, n_resources, n_steps, n_coefficients)
-        Work on the device of the first ``n_steps`` rows; the rows after them measured
-        the host alone. Without the choices.
-    device_sum : ndarray, shape (n_steps, n_coefficients)
-        The same, stages and resources together.
-    choices : tuple of Choice
-        Collectives.
-    launch : ndarray, shape (n_rows, n_coefficients)
-        Host work that the row's duration covers and that runs ahead of the device.
-    host : ndarray, shape (n_rows, n_coefficients)
-        Host work that the row's duration covers and that the device waits for.
+    blocks : tuple of Block
+        One per run, and after them one per run whose host time outside the duration was
+        measured by itself.
     measured_s : ndarray, shape (n_rows,)
-        Measured durations [s].
+        Measured durations [s], in the order of the blocks.
     block : ndarray of int, shape (n_rows,)
         Number of the row's time block, for resampling.
     run : ndarray of int, shape (n_rows,)
         Number of the row's run.
     origin : ndarray of int, shape (n_rows,)
         Index of the row's step in the order of the runs; host rows repeat it.
+    steps : int
+        Number of rows that measured a step; the rest measured the host alone.
     """
 
     names: tuple[str, ...]
-    device: Floats
-    device_sum: Floats
-    choices: tuple[Choice, ...]
-    launch: Floats
-    host: Floats
+    blocks: tuple[Block, ...]
     measured_s: Floats
-    block: npt.NDArray[np.int64]
-    run: npt.NDArray[np.int64]
-    origin: npt.NDArray[np.int64]
+    block: Ints
+    run: Ints
+    origin: Ints
+    steps: int
 
     @property
     def summed(self) -> Floats:
-        """Work with nothing overlapping; shape (n_rows, n_coefficients).
+        """Work with nothing overlapping; shape (n_rows, n_coefficients)."""
+        return np.concatenate([block.summed() for block in self.blocks])
 
-        Of collectives the form with floor and transition is taken.
-        """
-        total = self.host + self.launch
-        total[: self.steps] += self.device_sum
-        for choice in self.choices:
-            total[: self.steps] += choice.one
-        return total
-
-    @property
-    def steps(self) -> int:
-        """Number of rows that measured a step; the rest measured the host alone."""
-        return int(self.device_sum.shape[0])
-
-    def take(self, rows: npt.NDArray[np.bool_]) -> Design:
+    def take(self, rows: Bools) -> Design:
         """Return a design of some of the rows.
 
         Parameters
@@ -110,21 +72,49 @@ class Design:
         Design
             The same columns, fewer rows.
         """
-        steps = rows[: self.steps]
+        ends = np.cumsum([block.size for block in self.blocks])
         return Design(
             names=self.names,
-            device=self.device[:, :, steps],
-            device_sum=self.device_sum[steps],
-            choices=tuple(
-                Choice(c.stage, c.resource, c.one[steps], c.other[steps]) for c in self.choices
+            blocks=tuple(
+                block.take(rows[end - block.size : end])
+                for block, end in zip(self.blocks, ends, strict=True)
             ),
-            launch=self.launch[rows],
-            host=self.host[rows],
             measured_s=self.measured_s[rows],
             block=self.block[rows],
             run=self.run[rows],
             origin=self.origin[rows],
+            steps=int(np.count_nonzero(rows[: self.steps])),
         )
+
+
+def predict(design: Design, log_cost: Floats, share: float) -> tuple[Floats, Floats, Floats]:
+    """Price every row, with its derivatives.
+
+    Parameters
+    ----------
+    design : Design
+        The design.
+    log_cost : ndarray, shape (n_coefficients,)
+        ln of the unit costs [ln s].
+    share : float
+        Share of the possible overlap that happens [1].
+
+    Returns
+    -------
+    ndarray, shape (n_rows,)
+        Predicted durations [s].
+    ndarray, shape (n_rows, n_coefficients)
+        Derivatives of the prediction by ln cost [s].
+    ndarray, shape (n_rows,)
+        Derivative of the prediction by the share [s]; never positive.
+    """
+    cost = np.exp(log_cost)
+    priced = [price_block(block, cost, share) for block in design.blocks]
+    return (
+        np.concatenate([p.predicted_s for p in priced]),
+        np.concatenate([p.slope_s for p in priced]),
+        np.concatenate([p.by_share_s for p in priced]),
+    )
 
 
 def coefficient_names(runs: Sequence[RunSteps]) -> tuple[str, ...]:
@@ -143,46 +133,46 @@ def coefficient_names(runs: Sequence[RunSteps]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for run in runs for name in run.plan.coefficients))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
-    """Work of one run's steps; choices by stage, resource and group."""
+class _Sheet:
+    """Collects the work of a plan's terms per function and coefficient."""
 
-    device: Floats
-    choices: dict[tuple[int, int, str], tuple[Floats, Floats]]
-    launch: Floats
-    host: Floats
+    def __init__(self, run: RunSteps, names: Sequence[str]) -> None:
+        self.shape = (run.plan.basis.size, len(names))
+        self.column = {name: index for index, name in enumerate(names)}
+        self.cells: dict[tuple[int, Resource], dict[tuple[str, int], Floats]] = {}
+        self.on_host = {name: np.zeros(self.shape) for name in (LAUNCH_STAGE, HOST_STAGE)}
+        for term in run.plan.terms:
+            self._target(run, term)[term.function, self.column[term.coefficient]] += term.amount
 
+    def _target(self, run: RunSteps, term: Term) -> Floats:
+        if term.stage in self.on_host:
+            return self.on_host[term.stage]
+        key = (run.plan.stages.index(term.stage), term.resource)
+        forms = self.cells.setdefault(key, {})
+        return forms.setdefault((term.group, term.form), np.zeros(self.shape))
 
-def _run_work(run: RunSteps, names: Sequence[str]) -> _Work:
-    rows = run.plan.basis.rows(run.totals)
-    stages = [stage for stage in run.plan.stages if stage not in (LAUNCH_STAGE, HOST_STAGE)]
-    shape = (rows.shape[0], len(names))
-    device = np.zeros((len(stages), len(DEVICE), *shape))
-    on_host = {LAUNCH_STAGE: np.zeros(shape), HOST_STAGE: np.zeros(shape)}
-    choices: dict[tuple[int, int, str], tuple[Floats, Floats]] = {}
-    column = {name: index for index, name in enumerate(names)}
-    for term in run.plan.terms:
-        work = term.amount * rows[:, term.function]
-        if term.stage in on_host:
-            target = on_host[term.stage]
-        else:
-            cell = (stages.index(term.stage), DEVICE.index(term.resource))
-            target = device[cell]
-            if term.group:
-                key = (*cell, term.group)
-                target = choices.setdefault(key, (np.zeros(shape), np.zeros(shape)))[term.form]
-        target[:, column[term.coefficient]] += work
-    return _Work(device, choices, on_host[LAUNCH_STAGE], on_host[HOST_STAGE])
+    def finished(self) -> tuple[Cell, ...]:
+        return tuple(
+            Cell(
+                stage,
+                forms.get(("", 0), np.zeros(self.shape)),
+                tuple(
+                    Choice.of(work, forms[group, 1])
+                    for (group, form), work in forms.items()
+                    if group and form == 0
+                ),
+            )
+            for (stage, _), forms in self.cells.items()
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    launch: Floats
-    host: Floats
+    block: Block
     measured_s: Floats
-    block: npt.NDArray[np.int64]
+    number: Ints
     run: int
-    origin: npt.NDArray[np.int64]
+    origin: Ints
 
 
 def build_design(
@@ -214,79 +204,42 @@ def build_design(
     scheduling; ``cycle`` and ``step`` durations cover everything.
     """
     schedule = np.asarray([name in SCHEDULE_COEFFICIENTS for name in names])
-    works: list[_Work] = []
     step_rows: list[_Rows] = []
     host_rows: list[_Rows] = []
     first_block = first_step = 0
     for number, run in enumerate(runs):
-        work = _run_work(run, names)
-        works.append(work)
-        launch, host = work.launch, work.host
+        rows = np.ascontiguousarray(run.plan.basis.rows(run.totals))
+        sheet = _Sheet(run, names)
+        launch, host = sheet.on_host[LAUNCH_STAGE], sheet.on_host[HOST_STAGE]
         if host_rule == "added":
             launch, host = np.zeros_like(launch), launch + host
-        block = first_block + np.arange(run.size) // block_steps
+        blocks = first_block + np.arange(run.size) // block_steps
         origin = first_step + np.arange(run.size)
         outside = np.where(schedule, launch + host, 0.0)
         if run.timing == "device":
             launch, host = np.where(schedule, 0.0, launch), np.where(schedule, 0.0, host)
-        step_rows.append(_Rows(launch, host, run.duration_s, block, number, origin))
+        step_rows.append(
+            _Rows(
+                Block(rows, sheet.finished(), launch, host),
+                run.duration_s,
+                blocks,
+                number,
+                origin,
+            )
+        )
         known = np.isfinite(run.host_s) & (run.host_s > 0.0)
         if run.timing == "device" and known.any():
-            waited = outside[known]
-            host_rows.append(
-                _Rows(
-                    np.zeros_like(waited),
-                    waited,
-                    run.host_s[known],
-                    block[known],
-                    number,
-                    origin[known],
-                )
-            )
-        first_block = int(block[-1]) + 1 if run.size else first_block
+            alone = Block(rows[known], (), np.zeros_like(launch), outside)
+            host_rows.append(_Rows(alone, run.host_s[known], blocks[known], number, origin[known]))
+        first_block = int(blocks[-1]) + 1 if run.size else first_block
         first_step += run.size
-    rows = step_rows + host_rows
-    device = _stacked(works)
+    stacked = step_rows + host_rows
     return Design(
         names=tuple(names),
-        device=device,
-        device_sum=device.sum(axis=(0, 1)),
-        choices=_choices(works),
-        launch=np.concatenate([r.launch for r in rows]),
-        host=np.concatenate([r.host for r in rows]),
-        measured_s=np.concatenate([r.measured_s for r in rows]),
-        block=np.concatenate([r.block for r in rows]),
-        run=np.concatenate([np.full(r.block.size, r.run) for r in rows]),
-        origin=np.concatenate([r.origin for r in rows]),
-    )
-
-
-def _stacked(works: Sequence[_Work]) -> Floats:
-    widest = max((work.device.shape[0] for work in works), default=0)
-    padded = [
-        np.pad(w.device, ((0, widest - w.device.shape[0]), (0, 0), (0, 0), (0, 0))) for w in works
-    ]
-    return np.concatenate(padded, axis=2)
-
-
-def _choices(works: Sequence[_Work]) -> tuple[Choice, ...]:
-    """Choices of all runs; a run without one has no work in either of its forms."""
-    keys = dict.fromkeys(key for work in works for key in work.choices)
-    return tuple(
-        Choice(
-            key[0],
-            key[1],
-            *(
-                np.concatenate(
-                    [
-                        work.choices[key][form]
-                        if key in work.choices
-                        else np.zeros_like(work.launch)
-                        for work in works
-                    ]
-                )
-                for form in (0, 1)
-            ),
-        )
-        for key in keys
+        blocks=tuple(r.block for r in stacked),
+        measured_s=np.concatenate([r.measured_s for r in stacked]),
+        block=np.concatenate([r.number for r in stacked]),
+        run=np.concatenate([np.full(r.number.size, r.run) for r in stacked]),
+        origin=np.concatenate([r.origin for r in stacked]),
+        steps=first_step,
     )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernelfit.fit.design import Design
+from kernelfit.fit.design import Design, predict
 from kernelfit.fit.priors import Priors
-from kernelfit.fit.solve import Solution, predict
+from kernelfit.fit.solve import Solution
 from kernelfit.fit.steps import Floats
 
 PINNED = 0.15

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelfit.fit.calibration import Calibration, Score
-from kernelfit.fit.design import Design, build_design, coefficient_names
+from kernelfit.fit.design import Design, build_design, coefficient_names, predict
 from kernelfit.fit.identify import LOST, Identifiability, identify
 from kernelfit.fit.priors import Priors, build_priors
-from kernelfit.fit.solve import RULES, Solution, predict, solve
+from kernelfit.fit.solve import RULES, Solution, solve
 from kernelfit.fit.splits import make_folds, train_and_test
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.fit.uncertainty import autocorrelation, variance_inflation

@@ -1,10 +1,13 @@
-"""The joint solve: NNLS start, then bounded robust least squares in log space.
+"""The joint solve: NNLS start, then bounded robust least squares of relative errors.
 
-Unknowns are logarithms of unit costs, so that nothing is negative and the relative
-error of the step time is what is minimised. Each observation's residual is
-``ln(predicted / measured) / scale`` under a soft-L1 loss, and each unknown is held by
-its prior ``(ln cost - centre) / spread``: where data speak they outweigh it by orders of
-magnitude, where they do not it keeps the solve well posed.
+Each observation's residual is ``ln(predicted / measured) / scale`` under a soft-L1 loss,
+and each unknown is held by its prior ``(ln cost - centre) / spread``: where data speak
+they outweigh it by orders of magnitude, where they do not it keeps the solve well posed.
+
+The method is Levenberg-Marquardt on the normal equations with iteratively reweighted
+rows, each step a small least-squares problem with bounds. A general solver works on all
+rows at every step; here they are touched once per step, to price them, and twenty
+unknowns are left.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
-from kernelfit.fit.design import Choice, Design
+from kernelfit.fit.descent import Point, Problem, descend
+from kernelfit.fit.design import Design, predict
 from kernelfit.fit.priors import Priors
 from kernelfit.fit.steps import Floats
 
@@ -54,79 +58,6 @@ class Solution:
     scale: float
     converged: bool
     evaluations: int
-
-
-def predict(design: Design, log_cost: Floats, share: float) -> tuple[Floats, Floats, Floats]:
-    """Price every row, with its derivatives.
-
-    Parameters
-    ----------
-    design : Design
-        The design.
-    log_cost : ndarray, shape (n_coefficients,)
-        ln of the unit costs [ln s].
-    share : float
-        Share of the possible overlap that happens [1].
-
-    Returns
-    -------
-    ndarray, shape (n_rows,)
-        Predicted durations [s].
-    ndarray, shape (n_rows, n_coefficients)
-        Derivatives of the prediction by ln cost [s].
-    ndarray, shape (n_rows,)
-        Derivative of the prediction by the share [s]; never positive.
-    """
-    cost = np.exp(log_cost)
-    steps = design.steps
-    launch_slope, host_slope = design.launch * cost, design.host * cost
-    device_slope = design.device_sum * cost
-    exchanged = [_longer(choice, cost) for choice in design.choices]
-    for slope in exchanged:
-        device_slope += slope
-    device = device_slope.sum(axis=1)
-    by_share = np.zeros(design.measured_s.size)
-    if share > 0.0:
-        overlapped = _overlapped(design, cost, exchanged)
-        by_share[:steps] = overlapped.sum(axis=1) - device
-        device_slope = (1.0 - share) * device_slope + share * overlapped
-        device = device + share * by_share[:steps]
-    launch = launch_slope.sum(axis=1)
-    predicted = host_slope.sum(axis=1)
-    ahead = launch[:steps] > device
-    by_share[:steps][ahead] = 0.0
-    predicted[:steps] += np.where(ahead, launch[:steps], device)
-    host_slope[:steps] += np.where(ahead[:, None], launch_slope[:steps], device_slope)
-    return predicted, host_slope, by_share
-
-
-def _longer(choice: Choice, cost: Floats) -> Floats:
-    """Time by coefficient of the longer form; shape (n_steps, n_coefficients)."""
-    longer = (choice.one @ cost) >= (choice.other @ cost)
-    return np.where(longer[:, None], choice.one, choice.other) * cost
-
-
-def _overlapped(design: Design, cost: Floats, exchanged: list[Floats]) -> Floats:
-    """Time by coefficient of the largest resource of every stage, stages added up."""
-    cells = design.device @ cost
-    for choice, slope in zip(design.choices, exchanged, strict=True):
-        cells[choice.stage, choice.resource] += slope.sum(axis=1)
-    widest = cells.argmax(axis=1)
-    chosen = np.take_along_axis(design.device, widest[:, None, :, None], axis=1)
-    overlapped = chosen[:, 0].sum(axis=0) * cost
-    for choice, slope in zip(design.choices, exchanged, strict=True):
-        overlapped += slope * (widest[choice.stage] == choice.resource)[:, None]
-    return np.asarray(overlapped)
-
-
-def _soft(residual: Floats) -> tuple[Floats, Floats]:
-    """Residuals whose squares are twice the soft-L1 loss, and their derivative."""
-    root = np.sqrt(1.0 + residual * residual)
-    size = np.sqrt(2.0 * (root - 1.0))
-    small = np.abs(residual) < 1e-6
-    safe = np.where(small, 1.0, size)
-    slope = np.where(small, 1.0, np.abs(residual) / (safe * root))
-    return np.sign(residual) * np.where(small, np.abs(residual), size), slope
 
 
 def _trust(ratio: Floats, noise: float) -> Floats:
@@ -224,6 +155,10 @@ def solve(
     Solution
         The fit.
 
+    Notes
+    -----
+    Between rounds the noise scale is estimated anew and rows far out lose their weight.
+
     Raises
     ------
     ValueError
@@ -233,84 +168,87 @@ def solve(
         raise ValueError(f"rule: got {rule!r}; allowed {', '.join(RULES)}")
     if design.measured_s.size == 0:
         raise ValueError("no rows to fit")
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _solve(design, priors, rule, weights, start, fixed, scale, max_evaluations)
+
+
+def _solve(
+    design: Design,
+    priors: Priors,
+    rule: str,
+    weights: Floats | None,
+    start: Solution | None,
+    fixed: tuple[int, ...],
+    scale: float | None,
+    max_evaluations: int,
+) -> Solution:
     held = np.zeros(len(design.names), dtype=bool)
     held[list(fixed)] = True
-    free = np.flatnonzero(~held)
-    log_cost = np.array(start.log_cost if start else nnls_start(design, priors))
-    log_cost[held] = np.clip(priors.centre, priors.low, priors.high)[held]
-    share = start.overlap_share if start else {"sum": 0.0, "max": 1.0, "share": 0.5}[rule]
-    log_measured = np.log(design.measured_s)
-    root_weight = np.sqrt(weights) if weights is not None else np.ones(log_measured.size)
-    fit_share = rule == "share"
-
-    # The solver's variables are costs relative to the start, not their logarithms:
-    # times are linear in them, so the valley of an alias is straight and is walked.
-    reference = log_cost[free].copy()
-
-    def unpack(x: Floats) -> tuple[Floats, float]:
-        full = log_cost.copy()
-        full[free] = reference + np.log(x[: free.size])
-        return full, float(x[free.size]) if fit_share else share
-
-    def residuals(x: Floats, noise: float) -> Floats:
-        full, part = unpack(x)
-        predicted, _, _ = predict(design, full, part)
-        data, _ = _soft((np.log(predicted) - log_measured) / noise)
-        prior = (full[free] - priors.centre[free]) / priors.spread[free]
-        return np.concatenate([root_weight * data, prior])
-
-    def jacobian(x: Floats, noise: float) -> Floats:
-        full, part = unpack(x)
-        predicted, slope, by_share = predict(design, full, part)
-        _, outer = _soft((np.log(predicted) - log_measured) / noise)
-        factor = root_weight * outer / (noise * predicted)
-        relative = x[: free.size]
-        data = slope[:, free] / relative * factor[:, None]
-        prior = np.diag(1.0 / (priors.spread[free] * relative))
-        if fit_share:
-            data = np.column_stack([data, by_share * factor])
-            prior = np.column_stack([prior, np.zeros(free.size)])
-        return np.vstack([data, prior])
-
-    lower, upper = np.exp(priors.low[free] - reference), np.exp(priors.high[free] - reference)
-    x = np.clip(np.ones(free.size), lower * (1.0 + 1e-9), upper * (1.0 - 1e-9))
-    if fit_share:
-        x = np.append(x, np.clip(share, 1e-6, 1.0 - 1e-6))
-        lower, upper = np.append(lower, 0.0), np.append(upper, 1.0)
+    weight = weights if weights is not None else np.ones(design.measured_s.size)
     noise = scale if scale is not None else start.scale if start is not None else START_SCALE
-    evaluations = 0
-    user_weight = root_weight
+    problem = Problem(design, priors, weight, np.flatnonzero(~held), rule == "share")
+    fixed_cost = np.clip(priors.centre, priors.low, priors.high)
+    trust = np.ones(weight.size)
     if start is not None:
-        root_weight = user_weight * _trust(start_ratio(design, start), noise)
+        starts = [Point(np.where(held, fixed_cost, start.log_cost), start.overlap_share)]
+        ratio = np.log(predict(design, start.log_cost, start.overlap_share)[0] / design.measured_s)
+        trust = _trust(ratio, noise) ** 2
+        first = max_evaluations
+    else:
+        bases = _bases(design, priors)
+        starts = [
+            Point(np.where(held, fixed_cost, base), share)
+            for base in bases
+            for share in START_SHARES[rule]
+        ]
+        first = max_evaluations if len(starts) == 1 else TRIAL_EVALUATIONS
+    tries = [descend(problem, point, noise, trust, first) for point in starts]
+    best = min(tries, key=lambda found: found.objective)
+    evaluations = sum(found.evaluations for found in tries)
     # The scale is re-estimated between rounds; with a given scale one round is enough.
     rounds = 1 if scale is not None else ROUNDS if start is None else ROUNDS_FROM_START
-    for turn in range(rounds):
-        with threadpool_limits(limits=1, user_api="blas"):
-            result = least_squares(
-                residuals,
-                x,
-                jac=jacobian,
-                bounds=(lower, upper),
-                method="trf",
-                x_scale="jac",
-                # The cost is of the order of the rows' weight: a thousandth of one row is enough.
-                ftol=1e-3 / float(np.sum(root_weight**2) + 1.0),
-                xtol=1e-6,
-                gtol=1e-8,
-                max_nfev=max_evaluations,
-                args=(noise,),
-            )
-        x = result.x
-        evaluations += int(result.nfev)
-        full, part = unpack(x)
-        predicted, _, _ = predict(design, full, part)
+    for turn in range(1, rounds + 1):
+        ratio = best.log_ratio
         if scale is None:
-            ratio = np.log(predicted) - log_measured
             noise = robust_scale(ratio)
-            if turn >= 1 or start is not None:
-                root_weight = user_weight * _trust(ratio, noise)
-    full, part = unpack(x)
-    return Solution(full, part, noise, bool(result.status > 0), evaluations)
+        if turn == rounds:
+            break
+        if turn > 1 or start is not None:
+            trust = _trust(ratio, noise) ** 2
+        best = descend(problem, best.point, noise, trust, max_evaluations)
+        evaluations += best.evaluations
+    return Solution(best.point.log_cost, best.point.share, noise, best.converged, evaluations)
+
+
+TRIAL_EVALUATIONS = 15
+"""Evaluations after which the most promising of several starts is followed alone."""
+
+LAUNCH_FACTOR = 5.0
+"""How far above its prior launching is tried [1]."""
+
+
+def _bases(design: Design, priors: Priors) -> list[Floats]:
+    """Return starts: one from NNLS, and one where launching outlasts the device.
+
+    What hides behind the device has no slope: where launching is started too cheap, no
+    step ever shows that some rows are bound by it.
+    """
+    base = nnls_start(design, priors)
+    launching = np.zeros(base.size, dtype=bool)
+    for block in design.blocks:
+        launching |= (block.launch != 0.0).any(axis=0)
+    if not launching.any():
+        return [base]
+    high = np.where(launching, priors.centre + np.log(LAUNCH_FACTOR), base)
+    return [base, np.clip(high, priors.low + 1e-6, priors.high - 1e-6)]
+
+
+START_SHARES: dict[str, tuple[float, ...]] = {
+    "sum": (0.0,),
+    "max": (1.0,),
+    # The objective has more than one valley along the share.
+    "share": (0.2, 0.8),
+}
 
 
 def robust_scale(log_ratio: Floats) -> float:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from kernelfit.fit.design import Design, Priors
+from kernelfit.fit.design import Design
+from kernelfit.fit.priors import Priors
 from kernelfit.fit.solve import Solution, solve
 from kernelfit.fit.steps import Floats
 

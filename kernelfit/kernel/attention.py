@@ -155,6 +155,9 @@ def _latent(
     stage.gemm(weight, tokens, whole + split)
     expansion = m.kv_rank * heads * (m.nope_head_dim + m.value_head_dim)
     stage.gemm(weight, at("prefill_context_tokens"), expansion)
+    # What is expanded is written, and read again by attention with the shared rotary key.
+    moved = 2.0 * heads * (query + m.value_head_dim) * dtype_bytes(model.dtype)
+    stage.add(Resource.HBM, "hbm_activation_eff", at("prefill_context_tokens"), moved)
     decoding = 2.0 * expansion * resolution.decode_query_tokens
     stage.add(Resource.SM, f"gemm_eff_{model.dtype}", at("decode_requests"), decoding)
     compute = f"attention_eff_{model.dtype}"

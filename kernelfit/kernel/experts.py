@@ -139,9 +139,12 @@ def _exchange(stage: Stage, model: Model, e: Experts, resolution: Resolution) ->
         for op in ("allgather", "reducescatter"):
             gather(stage, resolution, op, ranks, stride, tokens, dp * row)
     else:
-        copies = min(e.per_token, resolution.expert_parallel_width)
+        ranks = resolution.expert_parallel_width
+        # Ranks that hold at least one of a token's experts, under uniform routing: a token
+        # is sent once to each.
+        copies = ranks * (1.0 - (1.0 - 1.0 / ranks) ** e.per_token)
         sent = copies * row / (tp if shared else 1)
-        all_to_all(stage, resolution, resolution.expert_parallel_width, tokens, sent, 2.0)
+        all_to_all(stage, resolution, ranks, tokens, sent, 2.0)
     if shared:
         gather(stage, resolution, "allgather", tp, 1, tokens, row, "_tp")
     else:

@@ -138,9 +138,19 @@ def _head(model: Model, resolution: Resolution) -> tuple[Term, ...]:
     tp = resolution.tensor_parallel_width
     element = dtype_bytes(model.dtype)
     head = Stage(HEAD_STAGE)
-    head.gemm((model.dtype, element), at("requests"), model.hidden * model.vocab / tp)
-    gather(head, resolution, "allgather", tp, 1, at("requests"), model.vocab * element)
-    head.add(Resource.HBM, "hbm_activation_eff", at("requests"), model.vocab * LOGIT_BYTES)
+    parameters = model.hidden * model.vocab / tp
+    head.gemm((model.dtype, element), at("requests"), parameters)
+    # One row per request, and under speculation one more per proposed token.
+    proposed = resolution.decode_query_tokens - 1
+    head.add(
+        Resource.SM, f"gemm_eff_{model.dtype}", at("decode_requests"), 2.0 * parameters * proposed
+    )
+    passes = model.vocab * LOGIT_BYTES
+    head.add(Resource.HBM, "hbm_activation_eff", at("requests"), passes)
+    head.add(Resource.HBM, "hbm_activation_eff", at("decode_requests"), passes * proposed)
+    # The gathered logits are taken as those of decoding requests: the usual batch.
+    gathered = model.vocab * element * (1 + proposed)
+    gather(head, resolution, "allgather", tp, 1, at("requests"), gathered)
     return head.finish()
 
 

@@ -28,7 +28,8 @@ def elementwise_elements(model: Model, kind: LayerKind, resolution: Resolution) 
     float
         Elements read and written per token on one rank: two norms with their residual
         additions (read twice, written twice: 8 hidden), rotary embedding of queries and
-        keys (read and written), and the activation function between the MLP's matrices
+        keys (read and written), attention's own reads and writes of queries, new keys and
+        values and its output, and the activation function between the MLP's matrices
         (the inputs read, the output written).
     """
     tp = resolution.tensor_parallel_width
@@ -44,7 +45,9 @@ def elementwise_elements(model: Model, kind: LayerKind, resolution: Resolution) 
         # value width and writes one.
         elements += (2.0 * (2 * keys + values) + 3.0 * values) / tp
     else:
-        elements += 2.0 * a.head_dim * (a.heads / tp + kv_heads_per_rank(kind, tp))
+        # Rotary embedding, and what attention reads (queries) and writes (its output, and
+        # keys and values as they come out of the projections).
+        elements += 4.0 * a.head_dim * (a.heads / tp + kv_heads_per_rank(kind, tp))
     if kind.mlp is not None:
         elements += (3.0 if kind.mlp.gated else 2.0) * kind.mlp.intermediate / tp
     if kind.experts is not None:

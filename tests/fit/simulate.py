@@ -87,7 +87,7 @@ def layer_times(
     sm += len(requests) * kv * t["attention_head_s"] + t["layer_floor_s"]
     read = sum(r.computed + r.scheduled for r in requests) + tokens
     hbm += read * 2 * kv * a.head_dim * 2 / (bandwidth * t["hbm_kv_eff"])
-    elements = 8 * model.hidden + 2 * a.head_dim * (heads + kv)
+    elements = 8 * model.hidden + 4 * a.head_dim * (heads + kv)
     if kind.mlp is not None:
         width = kind.mlp.intermediate / tp
         more = gemm(tokens, 3 * model.hidden * width)

@@ -48,6 +48,8 @@ class GateCount:
         The gate's rule.
     examples : tuple of int
         Up to three step indices.
+    repaired : int
+        Steps that it kept with another duration.
     """
 
     id: str
@@ -55,3 +57,4 @@ class GateCount:
     rows: int
     rule: str
     examples: tuple[int, ...]
+    repaired: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +82,7 @@ GATES: tuple[Gate, ...] = (
         "spilled",
         "a decode step beside a prompt, where such steps of the run are "
         f"{neighbours.SPILL_RATIO} times slower than others of their shape: part of the "
-        "prompt's time is theirs",
+        "prompt's time is theirs, and is given back to it",
         neighbours.spilled,
     ),
     Gate(
@@ -158,11 +159,26 @@ def apply_gates(run: RunSteps, off: Sequence[str] = ()) -> tuple[RunSteps, tuple
     RunSteps
         The kept steps.
     tuple of GateCount
-        What each gate dropped; a step counts for the first gate that drops it. A gate
-        that only notes something counts no rows and gives examples.
+        What each gate dropped; a step counts for the first gate that drops it, and steps
+        kept with another duration are counted apart. A gate that only notes something
+        counts no rows and gives examples.
     """
     place, counts = _judge(run, off)
-    return run.take(place < 0), counts
+    mended, counts = _returned(run, place, counts)
+    return mended.take(place < 0), counts
+
+
+def _returned(
+    run: RunSteps, place: npt.NDArray[np.int64], counts: tuple[GateCount, ...]
+) -> tuple[RunSteps, tuple[GateCount, ...]]:
+    """Give prompts the time back that decode steps beside them took."""
+    spilled = place == next(i for i, gate in enumerate(GATES) if gate.id == "spilled")
+    if not spilled.any():
+        return run, counts
+    duration = neighbours.returned(Evidence.of(run), spilled)
+    moved = int(np.count_nonzero((duration != run.duration_s) & (place < 0)))
+    told = tuple(replace(c, repaired=moved) if c.id == "spilled" else c for c in counts)
+    return replace(run, duration_s=duration), told
 
 
 def gate_marks(run: RunSteps, off: Sequence[str] = ()) -> tuple[str | None, ...]:

@@ -103,6 +103,36 @@ def spilled(seen: Evidence) -> Bools:
     return out
 
 
+def returned(seen: Evidence, dropped: Bools) -> Floats:
+    """Return the durations with the time that spilled given back.
+
+    Parameters
+    ----------
+    seen : Evidence
+        The run.
+    dropped : ndarray of bool, shape (n_steps,)
+        Decode steps that ``spilled`` drops.
+
+    Returns
+    -------
+    ndarray, shape (n_steps,)
+        Durations [s]: a step with a prompt gets what the dropped decode step beside it
+        took beyond its usual time, so that the sum of the two stays what it was. Where
+        that usual time is unknown nothing moves.
+    """
+    run = seen.run
+    decode = run.totals["decode_requests"] >= run.totals["requests"]
+    out = run.duration_s.copy()
+    extra = run.duration_s - seen.usual_s
+    for place in np.flatnonzero(dropped & np.isfinite(extra)):
+        for other in (place + 1, place - 1):
+            beside = 0 <= other < run.size and abs(run.step[other] - run.step[place]) == 1
+            if beside and not decode[other]:
+                out[other] += extra[place]
+                break
+    return out
+
+
 def bursts(seen: Evidence) -> Bools:
     """Return the steps far slower than the median of neighbours of the same shape.
 
