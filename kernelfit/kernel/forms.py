@@ -62,7 +62,7 @@ class Forms:
     rates : tuple of Rates
         Constants of each routing.
     most_requests, most_tokens : int
-        What the engine schedules in a step at most.
+        What the engine schedules in a step at most [tokens].
     sm_count : int
         SMs of the chip.
     """
@@ -161,48 +161,48 @@ class Forms:
         InvalidArgument
             When the totals lack a sliding window of the model.
         """
+        tokens, windows = totals.tokens, totals.windows
         if (
-            totals.tokens == totals.requests == totals.decode_requests
+            tokens == totals.requests == totals.decode_requests
             and totals.decode_context_tokens == totals.decode_pairs
-            and (not (self.basis.windows or totals.windows) or _one_pair_each(self.basis, totals))
+            and not sm_budget
+            and (not (self.basis.windows or windows) or _one_pair_each(self.basis, totals))
         ):
-            sizes, tokens = self.sizes, totals.tokens
+            sizes = self.sizes
             if sizes and tokens <= sizes[-1]:
                 if self.captured is not None:
                     padded = sizes[bisect_left(sizes, tokens)]
-                    return self._single_times(self.captured, padded, totals, sm_budget)
+                    return self._single_times(self.captured, padded, totals)
             elif self.eager is not None:
-                return self._single_times(self.eager, tokens, totals, sm_budget)
+                return self._single_times(self.eager, tokens, totals)
         return self._any_times(totals, sm_budget)
 
-    def _single_times(
-        self, laid_out: _Singles, padded_tokens: int, totals: BatchTotals, sm_budget: int
-    ) -> Times:
+    def _single_times(self, laid_out: _Singles, padded_tokens: int, totals: BatchTotals) -> Times:
         stages, ahead, behind = laid_out
         # Floats multiply floats faster than whole numbers do.
         tokens, padded = float(totals.tokens), float(padded_tokens)
         context = float(totals.decode_context_tokens)
         row: tuple[float, ...] = ()
         for rates in self.rates:
-            row += both(rates, padded if rates.padding else tokens)
+            row += both(rates, padded)
         if totals.windows:
             row = (*row, *[w.decode_context_tokens for w in totals.windows])
-        slowed, slowdown = self._slowed(sm_budget) if sm_budget else (-1, 1.0)
         spent = [0.0] * (len(self.resources) - 1)
         overlap = summed = 0.0
         for stage in stages:
             largest = 0.0
+            # Nothing is looped over where a cell has no more than the three products.
             for place, base, each, each_padded, each_context, more, bends in stage:
                 time = base + each * tokens + each_padded * padded + each_context * context
-                for function, cost in more:
-                    time += cost * row[function]
-                for b1, t1, p1, c1, b2, t2, p2, c2 in bends:
-                    first = b1 + t1 * tokens + p1 * padded + c1 * context
-                    second = b2 + t2 * tokens + p2 * padded + c2 * context
-                    # Not max(): a call costs more than the comparison.
-                    time += first if first > second else second  # noqa: FURB136
-                if place == slowed:
-                    time *= slowdown
+                if more:
+                    for function, cost in more:
+                        time += cost * row[function]
+                if bends:
+                    for b1, t1, p1, c1, b2, t2, p2, c2 in bends:
+                        first = b1 + t1 * tokens + p1 * padded + c1 * context
+                        second = b2 + t2 * tokens + p2 * padded + c2 * context
+                        # Not max(): a call costs more than the comparison.
+                        time += first if first > second else second  # noqa: FURB136
                 spent[place] += time
                 summed += time
                 if time > largest:
