@@ -1,8 +1,14 @@
-"""The published loading and validity rules of a BLIS ``CoefficientSet``, applied strictly."""
+"""The published loading and validity rules of a BLIS ``CoefficientSet``, applied strictly.
+
+Written from the registry's page on the file format (blis-registry, ``docs/reference/format.md``,
+for blis-schemas v0.2.2), with its naming rule and the two that its own tests add: what is
+measured cites a source, what is assumed says why.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,7 +56,8 @@ _ENTRY_KEYS = (
 )
 _SOURCE_KEYS = ("kind", "cite", "role")
 _NEEDS_RATIONALE = ("literature", "vendor_spec", "copied", "assumed", "not_charged")
-_NEEDS_SOURCES = ("literature", "vendor_spec")
+_NEEDS_SOURCES = ("measured", "literature", "vendor_spec")
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def validate_coefficient_set(text: str, file: str = "coefficients.yaml") -> tuple[Problem, ...]:
@@ -147,6 +154,8 @@ class _Check:
             name, entry = next(iter(item.items()))
             if not isinstance(name, str) or not name.strip():
                 self.add(item, name, "an entry needs a name", name)
+            elif not _NAME.fullmatch(name):
+                self.add(item, name, "an entry's name", name, "snake_case, as in hbm_derate")
             if not isinstance(entry, CommentedMap):
                 self.add(item, name, f"entry {name} is not a mapping", type(entry).__name__)
                 continue

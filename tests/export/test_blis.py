@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-from kernelfit.export.blis import blis_chip_name, export_blis
+from kernelfit.export.blis import TARGET
 from kernelfit.export.blis_check import validate_coefficient_set
-from tests.export.samples import ROWS, calibration, coefficient
+from kernelfit.export.blis_names import blis_chip_name
+from kernelfit.kernel import Batch, FittedKernel, Resource
+from kernelfit.kernel.errors import InvalidArgument
+from tests.export.samples import OPTIONS, kernels
+from tests.kernel.builders import DEPLOYED, dense, fitted
 
-HOST = {
-    "launch_layer_s": ("host_launch_eager_per_layer", "us_per_layer"),
-    "graph_replay_s": ("host_replay_graph_per_step", "us_per_step"),
-    "admission_request_s": ("host_admission_per_request", "us_per_request"),
-    "admission_token_s": ("host_admission_per_token", "us_per_token"),
-    "output_token_s": ("host_output_token", "us_per_token"),
-    "completion_s": ("host_completion", "us_per_request"),
-}
+KERNELS = kernels()
 
 
-def entries(text: str) -> dict[str, dict[str, Any]]:
-    """Read the entries of a set by name."""
-    document = YAML(typ="safe", pure=True).load(text)
-    assert document["kind"] == "CoefficientSet"
+def text_of(kernel: FittedKernel, **settings: str) -> str:
+    """The text of a kernel's set."""
+    (file,) = TARGET.export(kernel, replace(OPTIONS, settings=settings))
+    assert isinstance(file.data, str)
+    return file.data
+
+
+def entries(kernel: FittedKernel, **settings: str) -> dict[str, dict[str, Any]]:
+    """The entries of a set by name."""
+    document = YAML(typ="safe", pure=True).load(text_of(kernel, **settings))
     found: dict[str, dict[str, Any]] = {}
     for item in document["coefficients"]:
         (name,) = item
@@ -33,142 +37,160 @@ def entries(text: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_every_coefficient_is_expressed_or_named() -> None:
-    export = export_blis(calibration(), "h100")
-    assert validate_coefficient_set(export.text) == ()
-    left_out = {each.name for each in export.not_expressed}
-    found = entries(export.text)
-    assert len(found) + len(left_out - {"composition"}) == len(ROWS)
-    assert set(found) == {
-        "gemm_eps_max_bf16",
-        "gemm_m_half_bf16",
-        "gemm_eps_max_fp8",
-        "hbm_derate",
-        "attention_decode_rate",
-        *(name for name, _ in HOST.values()),
-    }
-    assert all(each.reason for each in export.not_expressed)
+def judged(verdict: str, method: str = "measured") -> FittedKernel:
+    """A kernel whose every coefficient got one verdict."""
+    given = fitted()
+    changed = tuple(
+        replace(c, verdict=verdict, method=method, ci95=(0.5 * c.value, 2 * c.value))
+        for c in given.coefficients
+    )
+    return DEPLOYED["dense"].kernel(replace(given, coefficients=changed))
 
 
-def test_values_and_intervals_in_the_units_of_the_set() -> None:
-    found = entries(export_blis(calibration(), "h100").text)
-    # 0.72 of 3.35 TB/s is 2.412 TB/s, which is 2,412,000 bytes in a microsecond: the value
-    # that the published set for this chip carries.
+@pytest.mark.parametrize("name", sorted(DEPLOYED))
+def test_every_set_is_valid_and_every_coefficient_expressed_or_named(name: str) -> None:
+    kernel = KERNELS[name]
+    assert validate_coefficient_set(text_of(kernel)) == ()
+    missing = {each.name: each.reason for each in TARGET.missing(kernel, OPTIONS)}
+    assert all(missing.values())
+    rationales = " ".join(str(entry["rationale"]) for entry in entries(kernel).values())
+    for coefficient in kernel.plan.coefficients:
+        assert (coefficient in missing) != (f"{coefficient}: " in rationales), coefficient
+
+
+def test_values_in_the_units_of_the_set() -> None:
+    found = entries(KERNELS["graphs"])
+    # 0.7 of 1 TB/s are 700,000 bytes in a microsecond.
     rate = found["attention_decode_rate"]
-    assert (rate["value"], rate["units"]) == (2412000.0, "bytes_per_us")
-    assert rate["ci95"] == [2345000.0, 2479000.0]
-    assert found["gemm_eps_max_bf16"]["value"] == 0.9
-    assert found["gemm_m_half_bf16"]["units"] == "tokens"
-    assert found["hbm_derate"]["ci95"] == [0.79, 0.81]
-    for name, (target, units) in HOST.items():
-        value, _, (low, high), _ = next(row[1:] for row in ROWS if row[0] == name)
-        entry = found[target]
-        assert entry["units"] == units
-        assert entry["value"] == pytest.approx(1e6 * value, rel=1e-12)
-        assert entry["ci95"] == pytest.approx([1e6 * low, 1e6 * high], rel=1e-12)
-        assert len(repr(entry["value"])) <= 6, "digits that the change of unit brought in"
+    assert (rate["value"], rate["units"]) == (700000.0, "bytes_per_us")
+    assert (found["gemm_eps_max_bf16"]["value"], found["gemm_m_half_bf16"]["value"]) == (0.8, 120)
+    assert found["hbm_derate"]["value"] == 0.8
+    assert found["host_replay_graph_per_step"]["value"] == 7.0
+    # A plain dense layer: two norms and eight operations, of which the floor is one.
+    assert found["attention_decode_floor"]["value"] == 10.0
+    assert found["host_launch_eager_per_layer"]["value"] == 100.0
+    # Latent attention: four norms, eight operations and the MLP's three, against ten.
+    latent = entries(KERNELS["mla"])
+    assert latent["attention_decode_floor_mla"]["value"] == pytest.approx(15.0)
+    assert latent["host_launch_eager_per_layer"]["value"] == pytest.approx(150.0)
+    sliding = entries(KERNELS["alternating"])
+    assert {"attention_decode_rate", "attention_decode_rate_swa"} <= set(sliding)
 
 
-def test_identified_is_measured_and_cites_the_steps() -> None:
-    entry = entries(export_blis(calibration(), "h100").text)["hbm_derate"]
-    assert (entry["method"], entry["fitted"]) == ("measured", True)
-    assert entry["scope"] == {"hardware": ["h100"]}
-    (source,) = entry["sources"]
-    assert source["role"] == "primary"
-    assert "1470 steps of 2 runs" in source["cite"]
-    assert "sha256:0123" in source["cite"]
+def test_prefill_attention_costs_the_same_where_a_step_is_full() -> None:
+    found = entries(KERNELS["dense"])
+    # BLIS: peak x eps x m / (m + m_half) x scale; ours: 0.4 of the peak. Full: 8192 tokens.
+    envelope = 0.8 * 8192 / (8192 + 120)
+    assert found["attention_prefill_work_scale"]["value"] * envelope == pytest.approx(0.4)
+    assert found["attention_prefill_work_scale"]["method"] == "assumed"
+
+
+@pytest.mark.parametrize("tokens", [1, 40, 1000, 8000])
+def test_collectives_are_expressed_exactly(tokens: int) -> None:
+    """BLIS's law over messages against the kernel's own time on the link."""
+    kernel, found = KERNELS["graphs"], entries(KERNELS["graphs"])
+
+    def time_s(op: str, message_bytes: float) -> float:
+        floor, slow, fast = (
+            found[f"collective_{part}_{op}_fp16_2rank_round_gpu"]["value"]
+            for part in ("floor", "transition_rate", "peak_rate")
+        )
+        return 1e-6 * max(floor + message_bytes / slow, message_bytes / fast)
+
+    from kernelfit.kernel import RequestShape
+
+    batch = Batch((RequestShape(tokens, 0, tokens),))
+    padded = next((size for size in (1, 2, 4, 8, 16, 24, 32, 64) if size >= tokens), tokens)
+    # Four layers with two all-reduces of 1024 elements a token, one gather of 32000 logits.
+    expected = 8 * time_s("all_reduce", padded * 1024 * 2) + time_s("all_gather", 32000 * 2)
+    spent = dict(kernel.step_time(batch).per_resource_s)[Resource.NVLINK]
+    assert spent == pytest.approx(expected, rel=1e-9)
+
+
+def test_every_width_of_a_spread_mixture_has_its_triple() -> None:
+    names = set(entries(KERNELS["moe-spread"]))
+    # Sequence-parallel experts gather over all four ranks; attention reduces over its two.
+    groups = (
+        "all_reduce_fp16_2",
+        "all_gather_fp16_2",
+        "all_gather_fp16_4",
+        "reduce_scatter_fp16_4",
+    )
+    for group in groups:
+        for part in ("floor", "transition_rate", "peak_rate"):
+            assert f"collective_{part}_{group}rank_round_gpu" in names
+    assert "collective_floor_alltoall_fp16_4rank_round_gpu" in set(entries(KERNELS["moe-alltoall"]))
+    across = set(entries(KERNELS["two-nodes"]))
+    assert not {name for name in across if name.startswith("collective")}
 
 
 @pytest.mark.parametrize(
-    ("verdict", "method", "published"),
+    ("verdict", "method", "published", "near"),
     [
-        ("weak", "measured", "assumed"),
-        ("at_bound", "measured", "assumed"),
-        ("prior", "vendor_spec", "vendor_spec"),
-        ("prior", "literature", "literature"),
-        ("prior", "copied", "copied"),
-        ("prior", "assumed", "assumed"),
-        ("prior", "measured", "assumed"),
+        ("identified", "measured", "measured", "assumed"),
+        ("weak", "measured", "assumed", "assumed"),
+        ("at_bound", "measured", "assumed", "assumed"),
+        ("prior", "literature", "literature", "assumed"),
+        ("prior", "vendor_spec", "vendor_spec", "assumed"),
+        ("prior", "copied", "copied", "assumed"),
+        ("prior", "assumed", "assumed", "assumed"),
     ],
 )
-def test_what_is_not_identified_is_never_measured(
-    verdict: str, method: str, published: str
+def test_the_verdict_decides_the_method(
+    verdict: str, method: str, published: str, near: str
 ) -> None:
-    entry = coefficient(
-        "hbm_weight_eff",
-        verdict=verdict,
-        method=method,
-        alias=["launch_step_s"],
-        prior={"value": 0.8, "source": "datasheet with 0.8 derate"},
+    kernel = judged(verdict, method)
+    assert validate_coefficient_set(text_of(kernel)) == ()
+    found = entries(kernel)
+    derate, floor = found["hbm_derate"], found["attention_decode_floor"]
+    assert (derate["method"], derate["fitted"]) == (published, published == "measured")
+    assert (floor["method"], floor["fitted"]) == (near, False)
+    assert derate["ci95"] == [0.4, 1.6]
+    assert derate["sources"][0]["cite"]
+
+
+def test_only_what_was_identified() -> None:
+    kernel = judged("weak")
+    with pytest.raises(InvalidArgument, match="an entry"):
+        text_of(kernel, verdicts="identified")
+    given = kernel.fitted
+    changed = tuple(
+        replace(c, verdict="identified") if c.name == "hbm_weight_eff" else c
+        for c in given.coefficients
     )
-    text = export_blis(calibration(entry), "h100").text
-    assert validate_coefficient_set(text) == ()
-    found = entries(text)["hbm_derate"]
-    assert (found["method"], found["fitted"]) == (published, False)
-    assert "launch_step_s" in found["rationale"]
-    if verdict == "prior":
-        assert found["sources"][0]["cite"] == "datasheet with 0.8 derate"
+    kernel = FittedKernel.from_plan(kernel.plan, replace(given, coefficients=changed))
+    assert set(entries(kernel, verdicts="identified")) == {"hbm_derate"}
+    options = replace(OPTIONS, settings={"verdicts": "identified"})
+    reasons = {each.name: each.reason for each in TARGET.missing(kernel, options)}
+    assert reasons["hbm_kv_eff"] == "not identified by the step logs (weak)"
+    with pytest.raises(InvalidArgument, match="verdicts"):
+        text_of(kernel, verdicts="some")
 
 
-def test_only_identified_leaves_the_rest_to_other_sets() -> None:
-    document = calibration(
-        coefficient("hbm_weight_eff"), coefficient("launch_layer_s", verdict="prior")
-    )
-    export = export_blis(document, "h100", only_identified=True)
-    assert set(entries(export.text)) == {"hbm_derate"}
-    assert "not identified by the step logs (prior)" in {e.reason for e in export.not_expressed}
-    assert set(entries(export_blis(document, "h100").text)) == {
-        "hbm_derate",
-        "host_launch_eager_per_layer",
-    }
+def test_launches_are_not_counted_twice() -> None:
+    entry = entries(KERNELS["dense"])["host_launch_per_kernel"]
+    assert (entry["value"], entry["method"], entry["fitted"]) == (0, "not_charged", False)
 
 
-def test_a_zero_is_not_published_as_a_cost_that_does_not_exist() -> None:
-    document = calibration(
-        coefficient("hbm_weight_eff"),
-        coefficient("launch_layer_s", value=0.0, ci95=[0.0, 1e-6], verdict="at_bound"),
-    )
-    export = export_blis(document, "h100")
-    assert set(entries(export.text)) == {"hbm_derate"}
-    (zero,) = [each for each in export.not_expressed if each.name == "launch_layer_s"]
-    assert "not_charged" in zero.reason
-
-
-def test_a_rate_needs_a_peak() -> None:
-    document = calibration(coefficient("hbm_weight_eff"), coefficient("hbm_kv_eff", peak=None))
-    export = export_blis(document, "h100")
-    assert "attention_decode_rate" not in entries(export.text)
-    assert "hbm_kv_eff" in {each.name for each in export.not_expressed}
-
-
-def test_an_interval_beside_the_value_is_left_out_and_said() -> None:
-    export = export_blis(calibration(coefficient("hbm_weight_eff", ci95=[0.81, 0.9])), "h100")
-    assert "ci95" not in entries(export.text)["hbm_derate"]
-    assert "does not hold the value" in export.not_expressed[0].reason
-
-
-def test_an_unknown_coefficient_is_named() -> None:
-    odd = coefficient("hbm_weight_eff") | {"name": "warp_drive_s"}
-    export = export_blis(calibration(coefficient("hbm_weight_eff"), odd), "h100")
-    assert "warp_drive_s" in {each.name for each in export.not_expressed}
-
-
-def test_refuses_what_is_no_number_and_what_leaves_nothing() -> None:
-    with pytest.raises(ValueError, match="not finite"):
-        export_blis(calibration(coefficient("hbm_weight_eff", value=float("nan"))), "h100")
-    with pytest.raises(ValueError, match="no coefficient"):
-        export_blis(calibration(coefficient("layer_floor_s")), "h100")
-
-
-def test_chip_names_of_the_catalogue() -> None:
+def test_names_scopes_and_provenance() -> None:
+    found = entries(KERNELS["graphs"], chip="my-chip")
+    assert "collective_floor_all_reduce_fp16_2rank_my_chip" in found
+    assert all(entry["scope"]["hardware"] == ["my-chip"] for entry in found.values())
+    assert found["attention_decode_floor"]["scope"]["model"] == ["dense"]
+    text = text_of(KERNELS["graphs"], chip="my-chip")
+    assert f"# kernel: {KERNELS['graphs'].digest}\n" in text
+    assert "# command: kernelfit export blis sample.json --set chip=my-chip\n" in text
     assert blis_chip_name("H100-SXM") == "h100"
-    assert blis_chip_name("A100-SXM-80GB") == "a100-sxm"
-    assert blis_chip_name("L40S") == "l40s"
+    assert blis_chip_name("B300") == "b300"
 
 
-def test_same_bytes_every_time_and_a_name_of_its_own() -> None:
-    assert export_blis(calibration(), "h100").text == export_blis(calibration(), "h100").text
-    text = export_blis(calibration(), "h100", set_name="mine").text
-    assert text.startswith(
-        "kind: CoefficientSet\nname: mine\ncoefficients:\n  - gemm_eps_max_bf16:"
-    )
+def test_unknown_types_have_no_envelope() -> None:
+    from tests.kernel.builders import CHIP, EAGER, coefficients
+
+    chip = replace(CHIP, peak_flop_per_s=(("fp32", 50e12),))
+    model = replace(dense(), dtype="fp32", weight_dtype="fp32")
+    given = replace(fitted(), coefficients=coefficients(("fp32",)))
+    kernel = FittedKernel.of(model, chip, replace(EAGER, cache_dtype="auto"), "0.32.0", given)
+    assert not {name for name in entries(kernel) if name.startswith("gemm")}
+    reasons = {each.name: each.reason for each in TARGET.missing(kernel, OPTIONS)}
+    assert "bf16, fp8, nvfp4" in reasons["gemm_eff_fp32"]

@@ -107,6 +107,13 @@ BROKEN = [
     ("validated: itl", "validated: {itl: 1}", "validated is neither"),
     ("unsupported: [ttft, e2e]", "unsupported: [1]", "unsupported is neither"),
     ("scope: {hardware: [h200]}", "scope: {hardware: [h100]}", "repeats a name and scope"),
+    ("  - cross_node_hop:", "  - cross-node-hop:", "snake_case"),
+    ("  - cross_node_hop:", "  - CrossNodeHop:", "snake_case"),
+    (
+        '      sources:\n        - {kind: model, cite: "step logs", role: primary}\n',
+        "",
+        "at least one citation",
+    ),
     ("  - cross_node_hop:\n", "  - other: {}\n    cross_node_hop:\n", "a map with one key"),
 ]
 
