@@ -176,12 +176,12 @@ def totals_of(
     if count == tokens and decode_threshold >= 1:
         # Every request schedules one token, so a pair is a context token. The usual step.
         context = sum(computed) + tokens
-        inside = tuple(
+        inside = [
             WindowTotals(w, total, total)
             for w in windows
-            for total in (sum([c + 1 if c < w else w for c in computed]),)
-        )
-        return BatchTotals(count, tokens, count, context, context, 0, 0, inside)
+            for total in [sum([c + 1 if c < w else w for c in computed])]
+        ]
+        return BatchTotals(count, tokens, count, context, context, 0, 0, tuple(inside))
     chunks = [(s, c) for s, c in zip(scheduled, computed, strict=True) if s > decode_threshold]
     prefill_context = sum([s + c for s, c in chunks])
     prefill_pairs = sum([s * c + s * (s + 1) // 2 for s, c in chunks])
