@@ -13,6 +13,7 @@ from kernelfit.fit.identify import LOST, PINNED, at_bound
 from kernelfit.fit.noise import noise_floor
 from kernelfit.fit.point import PointFit, choose_rule, fit_runs, held_out
 from kernelfit.fit.priors import to_values
+from kernelfit.fit.solve import host_rule_of
 from kernelfit.fit.steps import Floats, RunSteps, phase_mask
 from kernelfit.fit.uncertainty import (
     block_length,
@@ -27,6 +28,14 @@ from kernelfit.kernel.totals import TOTAL_FIELDS
 RESIDUAL_QUANTILES = 41
 NEGLIGIBLE_SHARE = 1e-3
 """Share of the measured time below which a coefficient does not show [1]."""
+
+WIDTHS: tuple[str, ...] = (
+    "tensor_parallel_width",
+    "data_parallel_width",
+    "expert_parallel_width",
+    "nodes_spanned",
+)
+"""Widths of a resolution whose range a calibration has seen."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -91,7 +100,7 @@ def calibrate(
         predicted = held_out(runs, "time_block", rule)
     first = fit_runs(runs, names, rule)
     block_steps = block_length(first.correlation)
-    design = build_design(runs, names, block_steps)
+    design = build_design(runs, names, block_steps, host_rule_of(rule))
     log_draws, shares = bootstrap(
         design,
         first.priors,
@@ -196,6 +205,9 @@ def _domain(runs: Sequence[RunSteps]) -> tuple[Range, ...]:
         low = min(float(run.totals[name].min()) for run in runs)
         high = max(float(run.totals[name].max()) for run in runs)
         ranges.append(Range(name, low, high))
+    for name in WIDTHS:
+        seen = [float(getattr(run.plan.resolution, name)) for run in runs]
+        ranges.append(Range(name, min(seen), max(seen)))
     return tuple(ranges)
 
 

@@ -113,7 +113,7 @@ class Calibration:
     evidence : tuple of Evidence
         In the same order.
     rule : str
-        How resources combine.
+        How resources combine; ``+host`` where launches do not hide behind the device.
     overlap_share : float
         Share of the possible overlap that happens [1].
     scores : tuple of Score
@@ -202,6 +202,7 @@ class Calibration:
             calibration=self.digest,
             coefficients=self.coefficients,
             overlap_share=self.overlap_share,
+            host_rule="added" if self.rule.endswith("+host") else "hidden",
             draw_names=self.draw_names,
             draws=self.draws,
             draw_shares=self.draw_shares,

@@ -22,6 +22,9 @@ from kernelfit.kernel.stage import HOST_STAGE, LAUNCH_STAGE, Term
 
 Ints = npt.NDArray[np.int64]
 
+MOST_WEIGHT = 10.0
+"""Largest weight of a step of one phase over one of another [1]."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Design:
@@ -42,6 +45,9 @@ class Design:
         Number of the row's run.
     origin : ndarray of int, shape (n_rows,)
         Index of the row's step in the order of the runs; host rows repeat it.
+    weight : ndarray, shape (n_rows,)
+        Weight of each row, 1 on average over the steps: a phase that is seen rarely is
+        not left to the others.
     steps : int
         Number of rows that measured a step; the rest measured the host alone.
     """
@@ -52,6 +58,7 @@ class Design:
     block: Ints
     run: Ints
     origin: Ints
+    weight: Floats
     steps: int
 
     @property
@@ -83,6 +90,7 @@ class Design:
             block=self.block[rows],
             run=self.run[rows],
             origin=self.origin[rows],
+            weight=self.weight[rows],
             steps=int(np.count_nonzero(rows[: self.steps])),
         )
 
@@ -241,5 +249,36 @@ def build_design(
         block=np.concatenate([r.number for r in stacked]),
         run=np.concatenate([np.full(r.number.size, r.run) for r in stacked]),
         origin=np.concatenate([r.origin for r in stacked]),
+        weight=np.concatenate([phase_weights(runs), *(np.ones(r.number.size) for r in host_rows)]),
         steps=first_step,
     )
+
+
+def phase_weights(runs: Sequence[RunSteps]) -> Floats:
+    """Return weights that keep a rare phase from being left to the others.
+
+    Parameters
+    ----------
+    runs : sequence of RunSteps
+        The runs.
+
+    Returns
+    -------
+    ndarray, shape (n_steps,)
+        Per step of all runs: 1 on average; decode steps against all others in proportion
+        to the square root of how often the others are seen, at most ten to one.
+
+    Notes
+    -----
+    A server decodes fifty times for every prompt that it takes, but a prompt takes as
+    long as fifty decodes. Left alone, the few steps with prompts would not be heard; at
+    equal weight of the phases, the noise of a few steps would drown the many.
+    """
+    decode = np.asarray([phase == "decode" for run in runs for phase in run.phase], dtype=bool)
+    count = int(np.count_nonzero(decode))
+    other = decode.size - count
+    if not count or not other:
+        return np.ones(decode.size)
+    factor = float(np.clip(np.sqrt(count / other), 1.0 / MOST_WEIGHT, MOST_WEIGHT))
+    weight = np.where(decode, 1.0, factor)
+    return np.asarray(weight / weight.mean())

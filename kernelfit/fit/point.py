@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +11,13 @@ from kernelfit.fit.calibration import Calibration, Score
 from kernelfit.fit.design import Design, build_design, coefficient_names, predict
 from kernelfit.fit.identify import LOST, Identifiability, identify
 from kernelfit.fit.priors import Priors, build_priors
-from kernelfit.fit.solve import RULES, Solution, solve
+from kernelfit.fit.solve import HOST_ADDED, RULES, Solution, host_rule_of, solve
 from kernelfit.fit.splits import make_folds, train_and_test
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.fit.uncertainty import autocorrelation, variance_inflation
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.costs import unit_cost_s
+from kernelfit.kernel.stage import LAUNCH_STAGE
 
 FIRST_BLOCK_STEPS = 50
 LAGS = 200
@@ -47,6 +48,8 @@ class PointFit:
         Factor by which autocorrelation inflates variances [1].
     correlation : ndarray, shape (n_lags + 1,)
         Autocorrelation of the residuals [1].
+    host_rule : str
+        What becomes of host work that runs ahead: ``hidden`` or ``added``.
     """
 
     names: tuple[str, ...]
@@ -56,6 +59,7 @@ class PointFit:
     kept_prior: tuple[int, ...]
     inflation: float
     correlation: Floats
+    host_rule: str = "hidden"
 
 
 def _misfit(design: Design, solution: Solution, scale: float, inflation: float) -> float:
@@ -146,7 +150,14 @@ def point_fit(
             solution.evaluations + current.evaluations,
         )
     return PointFit(
-        design.names, current, full, priors, tuple(sorted(fixed)), inflation, correlation
+        design.names,
+        current,
+        full,
+        priors,
+        tuple(sorted(fixed)),
+        inflation,
+        correlation,
+        host_rule_of(rule),
     )
 
 
@@ -178,7 +189,7 @@ def fit_runs(
     PointFit
         The fit.
     """
-    design = build_design(runs, names, FIRST_BLOCK_STEPS)
+    design = build_design(runs, names, FIRST_BLOCK_STEPS, host_rule_of(rule))
     return point_fit(design, runs[0].plan.chip, rule, quick=quick, start=start)
 
 
@@ -198,7 +209,7 @@ def predict_run(run: RunSteps, fit: PointFit) -> Floats:
         What ``RunSteps.measured_s`` measures [s]: the whole step, or the worker's span
         where the host time outside it was not measured.
     """
-    design = build_design([run], fit.names, FIRST_BLOCK_STEPS)
+    design = build_design([run], fit.names, FIRST_BLOCK_STEPS, fit.host_rule)
     predicted, _, _ = predict(design, fit.solution.log_cost, fit.solution.overlap_share)
     whole = predicted[: design.steps].copy()
     whole[design.origin[design.steps :]] += predicted[design.steps :]
@@ -260,30 +271,44 @@ def choose_rule(
     -------
     str
         The rule with the lowest median error; ``sum``, the simplest, unless another
-        gains at least 1 % of it.
+        gains at least 1 % of it. Whether host work that runs ahead hides is decided the
+        same way.
     tuple of Score
         Every rule's scores; none where nothing could be held out.
     tuple of ndarray, shape (n_steps,)
         The chosen rule's held-out predictions per run [s].
     """
-    scores = []
+    scores: dict[str, Score] = {}
     by_rule = {}
     names = coefficient_names(runs)
-    for rule in RULES:
+
+    def score(rule: str) -> bool:
         start = fit_runs(runs, names, rule, quick=True).solution
-        predicted = by_rule[rule] = held_out(runs, "time_block", rule, quick=True, start=start)
+        by_rule[rule] = held_out(runs, "time_block", rule, quick=True, start=start)
         errors = np.concatenate(
-            [np.abs(p / run.measured_s - 1.0) for p, run in zip(predicted, runs, strict=True)]
+            [np.abs(p / run.measured_s - 1.0) for p, run in zip(by_rule[rule], runs, strict=True)]
         )
         errors = errors[np.isfinite(errors)]
-        if errors.size == 0:
-            return "sum", (), predicted
-        scores.append(Score(rule, float(np.median(errors)), float(np.mean(errors))))
-    best = min(scores, key=lambda s: s.median_ape)
-    simplest = next(s for s in scores if s.rule == "sum")
-    if best.median_ape > (1.0 - SMALLEST_GAIN) * simplest.median_ape:
-        best = simplest
-    return best.rule, tuple(scores), by_rule[best.rule]
+        if errors.size:
+            scores[rule] = Score(rule, float(np.median(errors)), float(np.mean(errors)))
+        return bool(errors.size)
+
+    if not all(score(rule) for rule in RULES):
+        return "sum", (), by_rule.popitem()[1]
+    best = _better(scores, RULES)
+    if any(term.stage == LAUNCH_STAGE for run in runs for term in run.plan.terms):
+        # Whether launches hide is asked once the device's own rule is known.
+        score(best + HOST_ADDED)
+        best = _better(scores, (best, best + HOST_ADDED))
+    return best, tuple(scores.values()), by_rule[best]
+
+
+def _better(scores: Mapping[str, Score], rules: Sequence[str]) -> str:
+    """Return the first rule unless another gains enough on it."""
+    best = min(rules, key=lambda rule: scores[rule].median_ape)
+    if scores[best].median_ape > (1.0 - SMALLEST_GAIN) * scores[rules[0]].median_ape:
+        return rules[0]
+    return best
 
 
 def start_at(calibration: Calibration) -> Solution:

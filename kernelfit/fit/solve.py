@@ -26,6 +26,10 @@ from kernelfit.fit.steps import Floats
 RULES: tuple[str, ...] = ("sum", "max", "share")
 """How resources combine in a layer: added, the largest, or a fitted share between."""
 
+HOST_ADDED = "+host"
+COMPOSITIONS: tuple[str, ...] = RULES + tuple(rule + HOST_ADDED for rule in RULES)
+"""Rules, and the same where host work that runs ahead is waited for all the same."""
+
 START_SCALE = 0.1
 SMALLEST_SCALE = 0.002
 MAX_EVALUATIONS = 60
@@ -138,9 +142,9 @@ def solve(
     priors : Priors
         Priors and bounds of the unit costs.
     rule : str
-        One of ``RULES``.
+        One of ``COMPOSITIONS``; the design is built with its ``host_rule_of``.
     weights : ndarray, shape (n_rows,), optional
-        Weight of each row; 1 where not given.
+        Factor on the weight that the design gives each row; 1 where not given.
     start : Solution, optional
         Where to start; from NNLS where not given.
     fixed : tuple of int
@@ -164,12 +168,14 @@ def solve(
     ValueError
         When the rule is unknown or there are no rows.
     """
-    if rule not in RULES:
-        raise ValueError(f"rule: got {rule!r}; allowed {', '.join(RULES)}")
+    if rule not in COMPOSITIONS:
+        raise ValueError(f"rule: got {rule!r}; allowed {', '.join(COMPOSITIONS)}")
     if design.measured_s.size == 0:
         raise ValueError("no rows to fit")
     with threadpool_limits(limits=1, user_api="blas"):
-        return _solve(design, priors, rule, weights, start, fixed, scale, max_evaluations)
+        return _solve(
+            design, priors, device_rule_of(rule), weights, start, fixed, scale, max_evaluations
+        )
 
 
 def _solve(
@@ -184,7 +190,7 @@ def _solve(
 ) -> Solution:
     held = np.zeros(len(design.names), dtype=bool)
     held[list(fixed)] = True
-    weight = weights if weights is not None else np.ones(design.measured_s.size)
+    weight = design.weight * weights if weights is not None else design.weight
     noise = scale if scale is not None else start.scale if start is not None else START_SCALE
     problem = Problem(design, priors, weight, np.flatnonzero(~held), rule == "share")
     fixed_cost = np.clip(priors.centre, priors.low, priors.high)
@@ -249,6 +255,38 @@ START_SHARES: dict[str, tuple[float, ...]] = {
     # The objective has more than one valley along the share.
     "share": (0.2, 0.8),
 }
+
+
+def device_rule_of(composition: str) -> str:
+    """Return how resources of the device combine.
+
+    Parameters
+    ----------
+    composition : str
+        One of ``COMPOSITIONS``.
+
+    Returns
+    -------
+    str
+        One of ``RULES``.
+    """
+    return composition.removesuffix(HOST_ADDED)
+
+
+def host_rule_of(composition: str) -> str:
+    """Return what becomes of host work that runs ahead.
+
+    Parameters
+    ----------
+    composition : str
+        One of ``COMPOSITIONS``.
+
+    Returns
+    -------
+    str
+        ``hidden`` or ``added``.
+    """
+    return "added" if composition.endswith(HOST_ADDED) else "hidden"
 
 
 def robust_scale(log_ratio: Floats) -> float:

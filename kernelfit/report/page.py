@@ -205,6 +205,7 @@ def _bound_words(view: View) -> tuple[str, ...]:
         "should lie between."
     )
     words = [text]
+    rule, _, added = str(rule).partition("+") if rule is not None else (None, "", "")
     if rule == "share" and share is not None:
         words.append(
             f"The fit puts the step {units.percent(share)} % of the way from NoOverlap to Overlap."
@@ -214,6 +215,8 @@ def _bound_words(view: View) -> tuple[str, ...]:
         words.append(
             f"The rule chosen by held-out error is {rule}: {meaning.get(str(rule), str(rule))}."
         )
+    if added:
+        words.append("Launches do not hide behind the device in these runs: they are added.")
     return (" ".join(words),)
 
 
