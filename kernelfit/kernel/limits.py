@@ -151,6 +151,13 @@ def check_windows(totals: BatchTotals) -> None:
     decoding = totals.decode_requests
     prefilling = totals.requests - decoding
     for window in totals.windows:
+        if (
+            decoding <= window.decode_context_tokens <= totals.decode_context_tokens
+            and window.decode_context_tokens <= window.decode_pairs <= totals.decode_pairs
+            and prefilling <= window.prefill_context_tokens <= totals.prefill_context_tokens
+            and window.prefill_context_tokens <= window.prefill_pairs <= totals.prefill_pairs
+        ):
+            continue
         for path, count, read, pairs, context, most in (
             (
                 "decode",
