@@ -111,10 +111,12 @@ class PricedKernel:
 
         Notes
         -----
-        Work added to a batch never makes a step shorter, with one exception. Where it
+        Work added to a batch never makes a step shorter, with two exceptions. Where it
         changes how the step is launched, host time of the new way may be less than that
         of the old, and a batch that leaves a whole graph no longer pays attention for the
-        slots that padded it: the graph was captured with all of them.
+        slots that padded it: the graph was captured with all of them. And a request whose
+        tokens take it from the decode path to the other may cost less there: latent
+        attention then multiplies less per pair, and proposals are no longer scored.
         """
         totals = self.totals(batch)
         check_batch(self.plan, batch, totals)

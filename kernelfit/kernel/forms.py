@@ -184,7 +184,7 @@ class Forms:
         context = float(totals.decode_context_tokens)
         row: tuple[float, ...] = ()
         for rates in self.rates:
-            row += both(rates, padded)
+            row += both(rates, padded if rates.padding else tokens)
         if totals.windows:
             row = (*row, *[w.decode_context_tokens for w in totals.windows])
         spent = [0.0] * (len(self.resources) - 1)

@@ -138,7 +138,9 @@ class Step:
         token = 2 * kv * a.head_dim * BYTES[self.cache_dtype]
         out.hbm += self._moved("hbm_kv_eff", (context + self.tokens) * token)
         out.sm += self.slots * kv * self.truth["attention_head_s"]
-        return 2 * a.head_dim * (heads + kv)
+        # Rotary embedding of queries and keys, in and out; then queries in, and keys, values
+        # and the output out.
+        return 2 * a.head_dim * (heads + kv) + a.head_dim * (heads + 2 * kv + heads)
 
     def _latent(self, out: Times, kind: LayerKind) -> float:
         a, m, hidden = kind.attention, kind.attention.latent, self.model.hidden
@@ -163,6 +165,9 @@ class Step:
                 out.sm += self._flop("gemm_eff_bf16", 2 * expansion * context)
                 plain = 2 * heads * (query + m.value_head_dim)
                 out.sm += self._flop("attention_eff_bf16", plain * pairs)
+                # Expanded keys and values are written, and read by attention.
+                wide = query + m.value_head_dim
+                out.hbm += self._moved("hbm_activation_eff", 2 * context * heads * wide * 2)
             token = (m.kv_rank + m.rope_head_dim) * BYTES.get(self.cache_dtype, 0.0)
             if self.cache_dtype == "fp8_ds_mla":
                 token = 512 * 1 + 4 * 4 + 64 * 2

@@ -22,9 +22,9 @@ def test_one_decode_token_reads_every_weight_and_its_context_once() -> None:
     weights = 93_585_408 * 2
     # KV: 2 * 2 heads * 128 * 2 bytes * 4 layers = 4096 bytes per token; 101 read, 1 written.
     kv = 4096 * 102
-    # Elementwise per layer: 8*1024 + 2*128*(8+2) + 3*4096 = 23,040 elements; 4 layers.
+    # Elementwise per layer: 8*1024 + 4*128*(8+2) + 3*4096 = 25,600 elements; 4 layers.
     # The head's logits: written and read in 16 bit, written and read in 32 bit.
-    activations = 4 * 23_040 * 2 + 32_000 * (2 + 2 + 4 + 4)
+    activations = 4 * 25_600 * 2 + 32_000 * (2 + 2 + 4 + 4)
     kernel = DatasheetKernel(dense(), CHIP, EAGER)
     times = per_resource(kernel, Batch.decode(1, 100))
     assert times[Resource.HBM] == pytest.approx((weights + kv + activations) / 1e12, rel=1e-12)
@@ -45,6 +45,21 @@ def test_the_head_runs_once_a_step_on_one_row_per_request() -> None:
     many = per_resource(head, Batch.decode(8, 100))
     assert many[Resource.SM] == pytest.approx(8 * 2 * 32_768_000 / 100e12, rel=1e-12)
     assert many[Resource.HBM] == pytest.approx((32_768_000 * 2 + 8 * 32_000 * 12) / 1e12)
+
+
+def test_every_proposed_token_has_a_row_of_logits() -> None:
+    # Three proposals: four rows for a decoding request, one for a prompt.
+    pool = replace(EAGER, speculative_method="ngram", num_speculative_tokens=3, tp=2)
+    head = DatasheetKernel(dense(layers=0), CHIP, pool)
+    decode = Batch((RequestShape(4, 100, 90),), decode_threshold=4)
+    prompt = Batch((RequestShape(512, 0, 600),), decode_threshold=4)
+    for batch, rows in ((decode, 4), (prompt, 1)):
+        times = per_resource(head, batch)
+        assert times[Resource.SM] == pytest.approx(rows * 32_768_000 / 100e12, rel=1e-12)
+        nbytes = 32_768_000 + rows * 32_000 * 12
+        assert times[Resource.HBM] == pytest.approx(nbytes / 1e12, rel=1e-12)
+        # The gather takes every request for a decoding one.
+        assert times[Resource.NVLINK] == pytest.approx(4 * 16_000 * 2 / 100e9, rel=1e-12)
 
 
 def test_a_prompt_pays_for_causal_pairs_not_for_the_square() -> None:
@@ -130,7 +145,7 @@ def test_quantised_weights_are_read_with_their_scales_and_multiply_as_the_chip_c
     one = per_resource(DatasheetKernel(model, CHIP, EAGER), Batch.decode(1, 0))
     two = per_resource(DatasheetKernel(model, CHIP, EAGER), Batch.decode(2, 0))
     layers, head = 60_817_408, 32_768_000
-    per_request = 4 * (23_040 * 2 + 2 * 1024) + 32_000 * 12
+    per_request = 4 * (25_600 * 2 + 2 * 1024) + 32_000 * 12
     expected = layers * size + head * 2 + per_request
     assert one[Resource.HBM] == pytest.approx(expected / 1e12, rel=1e-12)
     # Head and attention always multiply in the model's own type.
@@ -156,7 +171,7 @@ def test_attention_may_keep_weights_of_its_own_type() -> None:
     times = per_resource(DatasheetKernel(model, CHIP, EAGER), Batch.decode(1, 0))
     # Attention 2,621,440 elements a layer unquantised, the MLP's 12,582,912 with scales.
     weights = 4 * (2_621_440 * 2 + 12_582_912 * 1.25) + 32_768_000 * 2
-    rest = 4 * (23_040 * 2 + 2 * 1024) + 32_000 * 12
+    rest = 4 * (25_600 * 2 + 2 * 1024) + 32_000 * 12
     assert times[Resource.HBM] == pytest.approx((weights + rest) / 1e12, rel=1e-12)
     flop = 4 * 2 * 2_621_440 / 100e12 + 4 * 2 * 12_582_912 / 200e12
     flop += (2 * 32_768_000 + 4 * 4 * 8 * 128) / 100e12

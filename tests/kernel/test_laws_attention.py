@@ -136,6 +136,13 @@ def test_the_threshold_changes_nothing_where_both_paths_cost_the_same() -> None:
     assert max(times) == pytest.approx(min(times), rel=1e-12)
 
 
+def test_a_latent_prompt_writes_what_it_expands_and_reads_it_again() -> None:
+    near, far = (moved(latent(), Batch((RequestShape(64, c, 9),))) for c in (0, 1000))
+    # Keys of 128 + 64 and values of 128 for eight heads, both ways, beside the latent itself.
+    expanded = 1000 * 2 * 8 * (128 + 64 + 128) * 2
+    assert far - near == pytest.approx(4 * (expanded + 1000 * 576 * 2), rel=1e-9)
+
+
 # Sliding windows.
 
 
