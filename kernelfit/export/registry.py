@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernelfit.export import blis, plain
+from kernelfit.export import blis, grid, mock, plain
 from kernelfit.export.base import ExportOptions, Target
 from kernelfit.kernel.errors import InvalidArgument
 
-TARGETS: tuple[Target, ...] = (blis.TARGET, plain.TARGET)
+TARGETS: tuple[Target, ...] = (blis.TARGET, grid.TARGET, mock.TARGET, plain.TARGET)
 """Every target, by name."""
 
 
