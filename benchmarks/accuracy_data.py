@@ -62,7 +62,7 @@ TABLES: dict[str, dict[str, object]] = {
     # A token's mean time is the time at the mean context: the cost is linear in it.
     # From one token to the next, with what the host does between.
     "token": {
-        "timing": "cycle",
+        "timing": "step",
         "duration_s": "{column: token_time, unit: ms}",
         "uniform": {
             "scheduled": "1",
@@ -175,7 +175,8 @@ def _splitwise(shared: Path, out: Path) -> None:
                 assert isinstance(uniform, dict)
                 amounts = "".join(f"  {k}: {v}\n" for k, v in uniform.items())
                 rest = (
-                    f"pool:\n  tp: {width}\n"
+                    f"pool:\n  tp: {width}\n  enforce_eager: true\n  async_scheduling: false\n"
+                    "  disable_custom_all_reduce: true\n"
                     f"columns:\n  duration_s: {said['duration_s']}\n"
                     f"where:\n  model: llama2-70b\n  hardware: {hardware}\n"
                     f"  tensor_parallel: {width}\n"

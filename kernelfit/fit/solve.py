@@ -229,23 +229,29 @@ def _solve(
 TRIAL_EVALUATIONS = 15
 """Evaluations after which the most promising of several starts is followed alone."""
 
-LAUNCH_FACTOR = 5.0
-"""How far above its prior launching is tried [1]."""
+LAUNCH_QUANTILE = 0.05
+"""Share of the rows that launching may outlast where a start takes it to bind [1]."""
 
 
 def _bases(design: Design, priors: Priors) -> list[Floats]:
     """Return starts: one from NNLS, and one where launching outlasts the device.
 
     What hides behind the device has no slope: where launching is started too cheap, no
-    step ever shows that some rows are bound by it.
+    step ever shows that some rows are bound by it. So it is also started as dear as the
+    quickest rows that hold each kind of it allow.
     """
     base = nnls_start(design, priors)
-    launching = np.zeros(base.size, dtype=bool)
-    for block in design.blocks:
-        launching |= (block.launch != 0.0).any(axis=0)
-    if not launching.any():
+    prior = np.exp(priors.centre)
+    parts = np.concatenate([block.rows @ (block.launch * prior) for block in design.blocks])
+    whole = parts.sum(axis=1)
+    if not whole.any():
         return [base]
-    high = np.where(launching, priors.centre + np.log(LAUNCH_FACTOR), base)
+    with np.errstate(divide="ignore"):
+        ratio = design.measured_s / whole
+    high = base.copy()
+    for column in np.flatnonzero(parts.any(axis=0)):
+        held = ratio[parts[:, column] > 0.0]
+        high[column] = priors.centre[column] + np.log(np.quantile(held, LAUNCH_QUANTILE))
     return [base, np.clip(high, priors.low + 1e-6, priors.high - 1e-6)]
 
 
