@@ -18,6 +18,11 @@ LARGEST_DAMPING = 1e8
 ENOUGH = 0.02
 """Fall of the objective that is no longer worth a step: the weight of a fiftieth of a row."""
 
+COARSE = 1e-3
+FINE = 1e-6
+"""Shares of the objective whose fall is no longer worth a step: while starts are compared
+and the scale is not yet known, and in the end [1]."""
+
 INSIDE = 1e-9
 """Relative distance that iterates keep from their bounds [1]."""
 
@@ -122,7 +127,12 @@ def _look(problem: Problem, at: Point, noise: float, weight: Floats) -> _Look:
 
 
 def descend(
-    problem: Problem, start: Point, noise: float, trust: Floats, max_evaluations: int
+    problem: Problem,
+    start: Point,
+    noise: float,
+    trust: Floats,
+    max_evaluations: int,
+    tolerance: float = FINE,
 ) -> Found:
     """Walk down from a start.
 
@@ -138,6 +148,8 @@ def descend(
         Factor on each row's weight, from its distance in an earlier round [1].
     max_evaluations : int
         Most evaluations of all rows.
+    tolerance : float
+        Share of the objective whose fall is no longer worth a step [1].
 
     Returns
     -------
@@ -162,7 +174,8 @@ def descend(
         if problem.fit_share:
             lower, upper = np.append(lower, -at.share), np.append(upper, 1.0 - at.share)
         step, promised = _step(look, damping, lower, upper)
-        if promised < ENOUGH:
+        enough = max(ENOUGH, tolerance * look.objective)
+        if promised < enough:
             converged = True
             break
         moved = at.log_cost.copy()
@@ -177,7 +190,7 @@ def descend(
             continue
         damping = max(damping * (0.2 if gained > 0.5 * promised else 1.0), 1e-12)
         at, look = trial, seen
-        if gained < ENOUGH and promised < 10.0 * ENOUGH:
+        if gained < enough and promised < 10.0 * enough:
             converged = True
             break
     converged = converged or damping >= LARGEST_DAMPING

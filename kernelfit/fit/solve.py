@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
-from kernelfit.fit.descent import Point, Problem, descend
+from kernelfit.fit.descent import COARSE, FINE, Point, Problem, descend
 from kernelfit.fit.design import Design, predict
 from kernelfit.fit.priors import Priors
 from kernelfit.fit.steps import Floats
@@ -208,7 +208,8 @@ def _solve(
             for share in START_SHARES[rule]
         ]
         first = max_evaluations if len(starts) == 1 else TRIAL_EVALUATIONS
-    tries = [descend(problem, point, noise, trust, first) for point in starts]
+    rough = COARSE if scale is None else FINE
+    tries = [descend(problem, point, noise, trust, first, rough) for point in starts]
     best = min(tries, key=lambda found: found.objective)
     evaluations = sum(found.evaluations for found in tries)
     # The scale is re-estimated between rounds; with a given scale one round is enough.
@@ -221,7 +222,8 @@ def _solve(
             break
         if turn > 1 or start is not None:
             trust = _trust(ratio, noise) ** 2
-        best = descend(problem, best.point, noise, trust, max_evaluations)
+        tolerance = FINE if turn == rounds - 1 else COARSE
+        best = descend(problem, best.point, noise, trust, max_evaluations, tolerance)
         evaluations += best.evaluations
     return Solution(best.point.log_cost, best.point.share, noise, best.converged, evaluations)
 
