@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     spec = importlib.util.spec_from_file_location(
-        "accuracy_data", ROOT / "benchmarks" / "accuracy_data.py"
+        "accuracy_data", ROOT / "benchmarks" / "accuracy" / "data.py"
     )
     assert spec is not None
     assert spec.loader is not None

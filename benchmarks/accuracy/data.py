@@ -1,6 +1,6 @@
 """Run folders for the public GPU step data, so that ``ingest`` and ``fit`` can take them.
 
-    python benchmarks/accuracy_data.py OUT
+    python benchmarks/accuracy/data.py OUT
 
 writes below OUT one folder per run: a ``run.yaml`` and a copy of the data.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "calib" / "models"
 
 FPM_RUNS: dict[str, tuple[str, str, str]] = {
