@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from kernelfit.export.blis_check import validate_coefficient_set
 from kernelfit.export.plain import plain_schema
 from tests.cli.kernels import write_kernel
 from tests.cli.run import Outcome, kernelfit, snapshot
@@ -211,19 +212,20 @@ def test_a_wait_is_refused_with_the_reason(traces: Path, tmp_path: Path) -> None
     assert "wait" in outcome.err
 
 
-def test_export_of_a_fit_validates(done: tuple[Path, Outcome], tmp_path: Path) -> None:
-    source = done[0] / "calib" / "calibrations" / "h100-sxm.json"
+def test_exports_of_a_fit_load(done: tuple[Path, Outcome], tmp_path: Path) -> None:
+    calib = done[0] / "calib"
+    source = min((calib / "kernels").iterdir())
     plain = kernelfit("export", "plain", source)
     assert plain.code == 0
     jsonschema.validate(json.loads(plain.out), plain_schema())
-    target = tmp_path / "c.yaml"
-    blis = kernelfit("export", "blis", source, "--out", target, "--json")
+    blis = kernelfit("export", "blis", source, "--out", tmp_path, "--json")
     assert blis.code == 0
-    assert target.read_text(encoding="utf-8").startswith("kind: CoefficientSet")
+    text = (tmp_path / f"{source.stem}.blis.yaml").read_text(encoding="utf-8")
+    assert validate_coefficient_set(text) == ()
     assert blis.json()["not_expressed"]
-    unknown = kernelfit("export", "bliss", source)
-    assert unknown.code == 2
-    assert "did you mean blis?" in unknown.err
+    wrong = kernelfit("export", "blis", calib / "calibrations" / "h100-sxm.json")
+    assert wrong.code == 2
+    assert "is no frozen kernel" in wrong.err
 
 
 def test_a_report_is_drawn_again_to_the_same_bytes(done: tuple[Path, Outcome]) -> None:
