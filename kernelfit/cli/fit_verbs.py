@@ -31,7 +31,8 @@ def register(app: typer.Typer) -> None:
         summary="Fit step logs: calibrate each GPU type, freeze, validate, report.",
         example="kernelfit fit traces/",
         details="Writes OUT/calib/calibrations, OUT/calib/kernels and one page per GPU type. "
-        "Options such as --gpu and --tp say what a run does not, or overrule it. Nothing but the "
+        "Options such as --gpu and --tp say what a run does not, or overrule it. --prior says what "
+        "is known beforehand about one of the GPU types. Nothing but the "
         "trace store is written before everything was computed; a dry run fits only logs that "
         "the store holds already.",
     )(fit)
@@ -67,6 +68,15 @@ def fit(
             "--max-rejected", metavar="N", min=0, help="Bad lines a log may have and be fitted."
         ),
     ] = 0,
+    prior: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--prior",
+            metavar="FILE",
+            help="What is known beforehand: a document of priors or an earlier calibration; may be "
+            "repeated, and the later file counts where two know one coefficient.",
+        ),
+    ] = None,
     gpu: options.Gpu = None,
     model: options.Model = None,
     dtype: options.Dtype = None,
@@ -98,6 +108,8 @@ def fit(
         Bootstrap resamples.
     max_rejected : int
         Rejected lines that a log may have.
+    prior : list of pathlib.Path, optional
+        Documents of priors and earlier calibrations.
     gpu, model, dtype, engine, engine_version, reader : str, optional
         Facts of the runs.
     tp, pp, dp : int, optional
@@ -133,6 +145,7 @@ def fit(
             dp=dp,
         ),
         command=screen.command,
+        priors=tuple(prior or ()),
     )
     return run_main_job(screen, job, dry_run=dry_run)
 

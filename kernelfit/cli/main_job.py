@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from kernelfit.cli.files import write
 from kernelfit.cli.ingesting import ingest_rows, read_logs, stored_runs
 from kernelfit.cli.places import file_name
+from kernelfit.cli.prior_files import check_chips, read_priors
 from kernelfit.cli.screen import Screen
 from kernelfit.cli.verb import OK
 
 if TYPE_CHECKING:
+    from kernelfit.fit.given import GivenPrior
     from kernelfit.fit.pipeline import GpuFit, Refused
     from kernelfit.kernel.chip import Chip
     from kernelfit.kernel.fitted import FittedKernel
@@ -47,6 +49,8 @@ class Job:
         Facts of the runs that the user gave.
     command : str
         The command as it was typed.
+    priors : tuple of pathlib.Path
+        Documents of priors and earlier calibrations.
     """
 
     sources: tuple[Path, ...]
@@ -58,6 +62,7 @@ class Job:
     max_rejected: int
     overrides: Mapping[str, object]
     command: str
+    priors: tuple[Path, ...] = ()
 
 
 def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
@@ -84,6 +89,8 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
         When an input cannot be used, or nothing is left to fit; no calibration, kernel or
         report is then touched.
     """
+    # Read first: a mistake in a small file shall not wait for the logs.
+    given = read_priors(job.priors)
     ingested = read_logs(
         screen,
         job.sources,
@@ -95,7 +102,8 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
     )
     records = stored_runs(job.out, ingested)
     chips = _chips(records, job.calib)
-    fits, refused = _fit(screen, job, records, chips)
+    check_chips(job.priors, given, [chip.name for chip in chips.values()])
+    fits, refused = _fit(screen, job, records, chips, given)
     for item in refused:
         screen.note(f"not fitted: {item.run}: {item.reason}")
     document, files = result_document(screen, job, ingested, fits, refused)
@@ -117,7 +125,11 @@ def _chips(records: Sequence[RunRecord], calib: Path) -> dict[str, Chip]:
 
 
 def _fit(
-    screen: Screen, job: Job, records: Sequence[RunRecord], chips: Mapping[str, Chip]
+    screen: Screen,
+    job: Job,
+    records: Sequence[RunRecord],
+    chips: Mapping[str, Chip],
+    given: Sequence[GivenPrior],
 ) -> tuple[tuple[GpuFit, ...], tuple[Refused, ...]]:
     from kernelfit.documents.problems import InputError, Problem
     from kernelfit.fit.calibrate import Options
@@ -127,7 +139,7 @@ def _fit(
     with screen.progress("fitting") as show:
         fits, left = fit_gpus(
             runs,
-            Options(seed=job.seed, draws=job.draws),
+            Options(seed=job.seed, draws=job.draws, priors=tuple(given)),
             progress=lambda what, done, total: show(done, total, what),
         )
     refused = (*refused, *left)
@@ -199,7 +211,10 @@ def result_document(
             )
         with screen.progress("validating") as show:
             found = validate(
-                fit.runs, calibration, lambda what, done, total: show(done, total, what)
+                fit.runs,
+                calibration,
+                lambda what, done, total: show(done, total, what),
+                others=[(other.runs, other.calibration) for other in fits if other is not fit],
             )
         for key, rows in found.items():
             judged[key] += rows
@@ -276,17 +291,42 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     steps = sum(entry["steps"] for entry in document["ingest"])
     rejected = sum(entry["rejected"] for entry in document["ingest"])
     screen.line(f"{len(document['ingest'])} logs, {steps:,} steps, {rejected:,} lines rejected")
-    dropped: dict[str, int] = {}
-    for gate in document["gates"]:
-        dropped[gate["id"]] = dropped.get(gate["id"], 0) + gate["rows"]
-    words = ", ".join(f"{name} {rows:,}" for name, rows in dropped.items())
-    screen.line(f"gates dropped {sum(dropped.values()):,} steps: {words}" if dropped else "")
+    if (words := gates_text(document["gates"])) is not None:
+        screen.line(words)
     screen.line()
     screen.text(text.coefficient_table(document))
     screen.line()
     screen.text(text.error_table({**document, "validation": _short(document["validation"])}))
     screen.line()
     show_flips(screen, document["flips"]["flags"], all_of_them=False)
+
+
+def gates_text(gates: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return a line on what the gates did.
+
+    Parameters
+    ----------
+    gates : sequence of mapping
+        The document's ``gates``, one per run and gate.
+
+    Returns
+    -------
+    str or None
+        What was dropped, gate by gate, and what was kept with another duration; None
+        where it is nothing.
+    """
+    dropped: dict[str, int] = {}
+    for gate in gates:
+        if gate["rows"]:
+            dropped[gate["id"]] = dropped.get(gate["id"], 0) + gate["rows"]
+    told = []
+    if dropped:
+        words = ", ".join(f"{name} {rows:,}" for name, rows in dropped.items())
+        told.append(f"gates dropped {sum(dropped.values()):,} steps: {words}")
+    repaired = sum(gate["repaired"] for gate in gates)
+    if repaired:
+        told.append(f"{repaired:,} steps were given back the time of a step beside them")
+    return "; ".join(told) or None
 
 
 DETAILED = ("time_block", "leave_one_model_out")

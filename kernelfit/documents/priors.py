@@ -161,6 +161,27 @@ def load_priors(path: Path) -> tuple[PriorValue, ...]:
     )
 
 
+def chip_of_priors(path: Path) -> str:
+    """Read which chip a document of priors is about.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file.
+
+    Returns
+    -------
+    str
+        The chip document's ``name``, as the document states it.
+
+    Raises
+    ------
+    InputError
+        As ``load_priors``.
+    """
+    return _parsed(path).chip
+
+
 def priors_entries(folder: Path) -> tuple[Entry, ...]:
     """Return the chips that the documents of a folder are about.
 

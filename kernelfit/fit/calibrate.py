@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kernelfit.fit.calibration import Calibration, Evidence, RunUsed
 from kernelfit.fit.design import build_design, coefficient_names
+from kernelfit.fit.given import GivenPrior, by_name
 from kernelfit.fit.identify import LOST, PINNED, at_bound
 from kernelfit.fit.noise import noise_floor
 from kernelfit.fit.point import PointFit, choose_rule, fit_runs, held_out
@@ -52,11 +53,15 @@ class Options:
         Bootstrap draws.
     rule : str or None
         How resources combine; chosen by held-out score where None.
+    priors : tuple of GivenPrior
+        Priors in place of the catalogue's; where two are about one coefficient of a GPU
+        type, the later one counts.
     """
 
     seed: int = 0
     draws: int = 100
     rule: str | None = None
+    priors: tuple[GivenPrior, ...] = ()
 
 
 def calibrate(
@@ -86,7 +91,7 @@ def calibrate(
     Raises
     ------
     ValueError
-        When there are no runs.
+        When there are no runs, or a prior is about another GPU type.
     """
     if not runs:
         raise ValueError("no runs to fit")
@@ -94,11 +99,11 @@ def calibrate(
     names = coefficient_names(runs)
     # The free fits' held-out errors set the noise of the intervals.
     if options.rule is None:
-        rule, scores, predicted = choose_rule(runs)
+        rule, scores, predicted = choose_rule(runs, options.priors)
     else:
         rule, scores = options.rule, ()
-        predicted = held_out(runs, "time_block", rule)
-    first = fit_runs(runs, names, rule)
+        predicted = held_out(runs, "time_block", rule, given=options.priors)
+    first = fit_runs(runs, names, rule, given=options.priors)
     block_steps = block_length(first.correlation)
     design = build_design(runs, names, block_steps, host_rule_of(rule))
     log_draws, shares = bootstrap(
@@ -111,7 +116,8 @@ def calibrate(
         inflation=first.inflation,
         progress=None if progress is None else lambda d, n: progress("bootstrap", d, n),
     )
-    coefficients, evidence = _judge(first, log_draws, chip)
+    told = by_name(options.priors)
+    coefficients, evidence = _judge(first, log_draws, chip, told)
     draws = tuple(
         tuple(to_values(names, np.exp(row), chip)[name] for name in names) for row in log_draws
     )
@@ -140,11 +146,12 @@ def calibrate(
         seed=options.seed,
         converged=first.solution.converged,
         warnings=_warnings(first, coefficients, evidence, shares),
+        priors=tuple(told[name] for name in names if name in told),
     )
 
 
 def _judge(
-    fit: PointFit, log_draws: Floats, chip: Chip
+    fit: PointFit, log_draws: Floats, chip: Chip, told: Mapping[str, GivenPrior]
 ) -> tuple[tuple[Coefficient, ...], tuple[Evidence, ...]]:
     """Turn unit costs, evidence and draws into coefficients with verdicts."""
     names = fit.names
@@ -171,16 +178,19 @@ def _judge(
             verdict = "identified"
         low, high = (float(q) for q in np.quantile(samples, [0.025, 0.975]))
         entry = definition(name)
+        given = told.get(name)
+        # A share of a sum that only the prior divides is not measured, nor is a value that
+        # was given more sharply than the data could tell.
+        kept = verdict == "prior" or bool(fit.evidence.aliases[k])
+        kept = kept or (given is not None and data_spread > fit.priors.spread[k])
+        believed = entry.method if given is None else given.method
         coefficients.append(
             Coefficient(
                 name=name,
                 value=value,
                 unit=entry.unit,
                 scope=chip.name,
-                # A share of a sum that only the prior divides is not measured.
-                method=entry.method
-                if verdict == "prior" or fit.evidence.aliases[k]
-                else "measured",
+                method=believed if kept else "measured",
                 verdict=verdict,
                 ci95=(min(low, value), max(high, value)),
             )

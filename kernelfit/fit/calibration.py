@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kernelfit.fit.given import GivenPrior, by_name
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.costs import peak_of, resource_of
@@ -148,6 +149,9 @@ class Calibration:
         Whether the solver met its tolerance.
     warnings : tuple of str
         What a reader must know.
+    priors : tuple of GivenPrior
+        Priors that the user gave and the fit used, in the order of the coefficients; the
+        others come from the catalogue.
     """
 
     chip: Chip
@@ -171,6 +175,7 @@ class Calibration:
     seed: int
     converged: bool
     warnings: tuple[str, ...]
+    priors: tuple[GivenPrior, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """Return the calibration as a self-contained document.
@@ -181,6 +186,9 @@ class Calibration:
             JSON-shaped data with its digest.
         """
         body = {"kind": "Calibration", "schema_version": SCHEMA_VERSION, **to_data(self)}
+        if not self.priors:
+            # As in files from before priors could be given, so that digests stay.
+            del body["priors"]
         body["condition"] = self.condition if self.condition < 1e300 else None
         body["digest"] = digest(body)
         return body
@@ -230,6 +238,7 @@ class Calibration:
                 self._coefficient(c, e)
                 for c, e in zip(self.coefficients, self.evidence, strict=True)
             ],
+            "priors": sorted({prior.file for prior in self.priors}),
             "runs": [to_data(run) for run in self.runs],
             "noise": to_data(self.noise),
             "domain": [
@@ -251,6 +260,8 @@ class Calibration:
 
     def _coefficient(self, c: Coefficient, e: Evidence) -> dict[str, Any]:
         entry = definition(c.name)
+        given = by_name(self.priors).get(c.name)
+        prior = entry if given is None else given
         peak = None
         if entry.kind == "efficiency":
             peak = peak_of(c.name, resource_of(c.name), self.chip)
@@ -265,7 +276,12 @@ class Calibration:
             "peak": peak,
             "peak_unit": None if peak is None else _peak_unit(c.name),
             "share_of_peak": None if peak is None else c.value,
-            "prior": {"value": entry.prior, "method": entry.method, "source": entry.source},
+            "prior": {
+                "value": entry.prior if given is None else given.value,
+                "method": prior.method,
+                "source": prior.source,
+                "file": None if given is None else given.file,
+            },
             "alias": list(e.alias),
             "evidence": {
                 "data_spread": e.data_spread,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from kernelfit.fit.calibrate import Options, calibrate
 from kernelfit.fit.calibration import Calibration
 from kernelfit.fit.gates import GateCount, apply_gates, with_copies, with_probe_reference
+from kernelfit.fit.given import of_chip
 from kernelfit.fit.steps import FITTED_TIMINGS, Floats, RunSteps, make_run
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.errors import KernelError
@@ -181,7 +182,7 @@ def fit_gpus(
     runs : sequence of RunSteps
         Runs of any GPU types.
     options : Options
-        How to fit.
+        How to fit; each GPU type takes the priors that are about it.
     gates_off : sequence of str
         Ids of gates that are switched off.
     progress : callable, optional
@@ -222,7 +223,8 @@ def fit_gpus(
                     )
                 )
             continue
-        calibration = calibrate(kept, stored, options, progress)
+        own = replace(options, priors=of_chip(options.priors, name))
+        calibration = calibrate(kept, stored, own, progress)
         fits.append(GpuFit(tuple(kept), tuple(counts), calibration))
     return tuple(fits), tuple(refused)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernelfit.fit.calibration import Calibration, Score
 from kernelfit.fit.design import Design, build_design, coefficient_names, predict
+from kernelfit.fit.given import GivenPrior
 from kernelfit.fit.identify import LOST, Identifiability, identify
 from kernelfit.fit.priors import Priors, build_priors
 from kernelfit.fit.solve import HOST_ADDED, RULES, Solution, host_rule_of, solve
@@ -75,6 +76,7 @@ def point_fit(
     *,
     quick: bool = False,
     start: Solution | None = None,
+    given: Sequence[GivenPrior] = (),
 ) -> PointFit:
     """Fit, and hold at its prior what the data do not pin.
 
@@ -90,6 +92,8 @@ def point_fit(
         Leave every coefficient free, its prior only pulling.
     start : Solution, optional
         Where the solver starts; it saves time and does not move the optimum.
+    given : sequence of GivenPrior
+        Priors in place of the catalogue's.
 
     Returns
     -------
@@ -103,7 +107,7 @@ def point_fit(
     the data speak against the prior's value (misfit up by more than 1): then they know
     something about it, and it stays free.
     """
-    priors = build_priors(design.names, chip)
+    priors = build_priors(design.names, chip, given)
     solution = solve(design, priors, rule, start=start)
     predicted, _, _ = predict(design, solution.log_cost, solution.overlap_share)
     ratio = np.log(predicted / design.measured_s)[: design.steps]
@@ -168,6 +172,7 @@ def fit_runs(
     *,
     quick: bool = False,
     start: Solution | None = None,
+    given: Sequence[GivenPrior] = (),
 ) -> PointFit:
     """Fit gated runs without uncertainty, as validation does on every fold.
 
@@ -183,6 +188,8 @@ def fit_runs(
         Leave every coefficient free, its prior only pulling.
     start : Solution, optional
         Where the solver starts; it saves time and does not move the optimum.
+    given : sequence of GivenPrior
+        Priors in place of the catalogue's.
 
     Returns
     -------
@@ -190,7 +197,7 @@ def fit_runs(
         The fit.
     """
     design = build_design(runs, names, FIRST_BLOCK_STEPS, host_rule_of(rule))
-    return point_fit(design, runs[0].plan.chip, rule, quick=quick, start=start)
+    return point_fit(design, runs[0].plan.chip, rule, quick=quick, start=start, given=given)
 
 
 def predict_run(run: RunSteps, fit: PointFit) -> Floats:
@@ -209,8 +216,32 @@ def predict_run(run: RunSteps, fit: PointFit) -> Floats:
         What ``RunSteps.measured_s`` measures [s]: the whole step, or the worker's span
         where the host time outside it was not measured.
     """
-    design = build_design([run], fit.names, FIRST_BLOCK_STEPS, fit.host_rule)
-    predicted, _, _ = predict(design, fit.solution.log_cost, fit.solution.overlap_share)
+    return price_run(run, fit.names, fit.solution, fit.host_rule)
+
+
+def price_run(
+    run: RunSteps, names: Sequence[str], solution: Solution, host_rule: str = "hidden"
+) -> Floats:
+    """Price a run's whole steps with unit costs.
+
+    Parameters
+    ----------
+    run : RunSteps
+        The run.
+    names : sequence of str
+        Coefficients, in the order of the unit costs.
+    solution : Solution
+        The unit costs.
+    host_rule : str
+        What becomes of host work that runs ahead: ``hidden`` or ``added``.
+
+    Returns
+    -------
+    ndarray, shape (n_steps,)
+        As ``predict_run`` gives it [s].
+    """
+    design = build_design([run], names, FIRST_BLOCK_STEPS, host_rule)
+    predicted, _, _ = predict(design, solution.log_cost, solution.overlap_share)
     whole = predicted[: design.steps].copy()
     whole[design.origin[design.steps :]] += predicted[design.steps :]
     return np.asarray(whole)
@@ -223,6 +254,7 @@ def held_out(
     *,
     quick: bool = False,
     start: Solution | None = None,
+    given: Sequence[GivenPrior] = (),
 ) -> tuple[Floats, ...]:
     """Predict every step from a fit that did not see it.
 
@@ -238,6 +270,8 @@ def held_out(
         Leave every coefficient free, its prior only pulling: enough to compare rules.
     start : Solution, optional
         Where the solver starts; it saves time and does not move the optimum.
+    given : sequence of GivenPrior
+        Priors in place of the catalogue's.
 
     Returns
     -------
@@ -250,7 +284,7 @@ def held_out(
         train, _ = train_and_test(runs, fold)
         if not train:
             continue
-        fit = fit_runs(train, names, rule, quick=quick, start=start)
+        fit = fit_runs(train, names, rule, quick=quick, start=start, given=given)
         for index, (run, test) in enumerate(zip(runs, fold.test, strict=True)):
             if test.any():
                 out[index][test] = predict_run(run.take(test), fit)
@@ -258,7 +292,7 @@ def held_out(
 
 
 def choose_rule(
-    runs: Sequence[RunSteps],
+    runs: Sequence[RunSteps], given: Sequence[GivenPrior] = ()
 ) -> tuple[str, tuple[Score, ...], tuple[Floats, ...]]:
     """Choose how resources combine by held-out time blocks.
 
@@ -266,6 +300,8 @@ def choose_rule(
     ----------
     runs : sequence of RunSteps
         Gated runs of one GPU type.
+    given : sequence of GivenPrior
+        Priors in place of the catalogue's.
 
     Returns
     -------
@@ -283,8 +319,8 @@ def choose_rule(
     names = coefficient_names(runs)
 
     def score(rule: str) -> bool:
-        start = fit_runs(runs, names, rule, quick=True).solution
-        by_rule[rule] = held_out(runs, "time_block", rule, quick=True, start=start)
+        start = fit_runs(runs, names, rule, quick=True, given=given).solution
+        by_rule[rule] = held_out(runs, "time_block", rule, quick=True, start=start, given=given)
         errors = np.concatenate(
             [np.abs(p / run.measured_s - 1.0) for p, run in zip(by_rule[rule], runs, strict=True)]
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from kernelfit.fit.given import GivenPrior, by_name
 from kernelfit.fit.steps import Floats
 from kernelfit.kernel.catalog import COLLECTIVE_OPS, definition
 from kernelfit.kernel.chip import Chip
@@ -39,7 +41,7 @@ class Priors:
     high: Floats
 
 
-def build_priors(names: Sequence[str], chip: Chip) -> Priors:
+def build_priors(names: Sequence[str], chip: Chip, given: Sequence[GivenPrior] = ()) -> Priors:
     """Return the priors of unit costs for a GPU type.
 
     Parameters
@@ -48,31 +50,83 @@ def build_priors(names: Sequence[str], chip: Chip) -> Priors:
         Coefficients.
     chip : Chip
         The GPU type.
+    given : sequence of GivenPrior
+        What the user knows; where two are about one coefficient, the later one counts.
 
     Returns
     -------
     Priors
-        From ``kernelfit.kernel.catalog``.
+        From what is given, else from ``kernelfit.kernel.catalog``.
+
+    Raises
+    ------
+    ValueError
+        When a given prior is about another GPU type.
+
+    Notes
+    -----
+    Bounds come from the catalogue and the datasheet alone: what somebody believes
+    beforehand moves the middle of what is likely, not the ends of what is possible. A
+    time may lie a factor of ``exp(14)`` below and ``exp(10)`` above its middle, a rate
+    between ``exp(-10)`` of its middle and its peak. The unit cost of ``gemm_m_half`` is
+    its tokens times the cost of a FLOP, so a given one takes the spread of the rate, too.
     """
+    told = by_name(given)
+    foreign = sorted(
+        {prior.chip for prior in given if prior.chip.casefold() != chip.name.casefold()}
+    )
+    if foreign:
+        raise ValueError(f"priors of {', '.join(foreign)}; allowed: priors of {chip.name}")
     centre, spread, low, high = [], [], [], []
     for name in names:
         entry = definition(name)
+        value = told[name].value if name in told else entry.prior
         if entry.kind == "time":
-            middle = float(np.log(entry.prior))
-            bottom = middle - 14.0
+            middle = float(np.log(value))
+            usual = float(np.log(entry.prior))
+            bottom, top = usual - 14.0, usual + 10.0
         else:
-            peak = peak_of(name, resource_of(name), chip)
-            middle = -float(np.log(peak * definition_eff(name)))
-            bottom = -float(np.log(peak * MOST.get(name, 1.0)))
+            rate = peak_of(name, resource_of(name), chip)
+            middle = -float(np.log(rate * _eff(name, told)))
+            usual = -float(np.log(rate * definition_eff(name)))
+            bottom = -float(np.log(rate * MOST.get(name, 1.0)))
             if entry.kind == "m_half":
-                middle += float(np.log(entry.prior))
-                bottom = middle - 14.0
+                middle += float(np.log(value))
+                usual += float(np.log(entry.prior))
+                bottom = usual - 14.0
+            top = usual + 10.0
         wide = chip.kind == "cpu" and name.startswith(COLLECTIVES)
         centre.append(middle)
-        spread.append(CPU_COLLECTIVE_SPREAD if wide else entry.prior_spread)
+        spread.append(
+            _given_spread(name, told)
+            if name in told
+            else CPU_COLLECTIVE_SPREAD
+            if wide
+            else entry.prior_spread
+        )
         low.append(bottom)
-        high.append(middle + 10.0)
+        high.append(top)
     return Priors(np.asarray(centre), np.asarray(spread), np.asarray(low), np.asarray(high))
+
+
+def _eff_name(name: str) -> str:
+    if definition(name).kind == "m_half":
+        return f"gemm_eff_{name.rpartition('_')[2]}"
+    return name
+
+
+def _eff(name: str, told: Mapping[str, GivenPrior]) -> float:
+    """Return the share of the peak that is expected behind a rate or an envelope."""
+    rate = _eff_name(name)
+    return told[rate].value if rate in told else definition_eff(name)
+
+
+def _given_spread(name: str, told: Mapping[str, GivenPrior]) -> float:
+    rate = _eff_name(name)
+    if rate == name:
+        return told[name].spread
+    behind = told[rate].spread if rate in told else definition(rate).prior_spread
+    return math.hypot(told[name].spread, behind)
 
 
 def definition_eff(name: str) -> float:
@@ -88,10 +142,7 @@ def definition_eff(name: str) -> float:
     float
         Prior share of the peak [1].
     """
-    entry = definition(name)
-    if entry.kind == "m_half":
-        return definition(f"gemm_eff_{name.rpartition('_')[2]}").prior
-    return entry.prior
+    return definition(_eff_name(name)).prior
 
 
 def to_values(names: Sequence[str], unit_costs_s: Floats, chip: Chip) -> dict[str, float]:

@@ -16,6 +16,11 @@ SPLITS: tuple[str, ...] = (
     "leave_one_pool_out",
     "leave_one_model_out",
 )
+"""Splits of one GPU type's runs."""
+
+ACROSS_GPUS = "leave_one_gpu_out"
+"""The split of the runs of several GPU types."""
+
 TIME_BLOCK_STEPS = 150
 TIME_FOLDS = 3
 FEWEST_GROUPS: Mapping[str, int] = MappingProxyType({"leave_one_pool_out": 3})
@@ -30,7 +35,7 @@ class Fold:
     Attributes
     ----------
     split : str
-        One of ``SPLITS``.
+        One of ``SPLITS``, or ``ACROSS_GPUS``.
     held_out : str
         What is held out.
     test : tuple of ndarray of bool
@@ -48,9 +53,9 @@ def make_folds(runs: Sequence[RunSteps], split: str) -> tuple[Fold, ...]:
     Parameters
     ----------
     runs : sequence of RunSteps
-        Gated runs of one GPU type.
+        Gated runs: of one GPU type, or of several for ``ACROSS_GPUS``.
     split : str
-        One of ``SPLITS``.
+        One of ``SPLITS``, or ``ACROSS_GPUS``.
 
     Returns
     -------
@@ -68,8 +73,9 @@ def make_folds(runs: Sequence[RunSteps], split: str) -> tuple[Fold, ...]:
     -----
     ``time_block`` cuts every run into blocks of 150 steps and holds out every third.
     """
-    if split not in SPLITS:
-        raise ValueError(f"split: got {split!r}; allowed {', '.join(SPLITS)}")
+    allowed = (*SPLITS, ACROSS_GPUS)
+    if split not in allowed:
+        raise ValueError(f"split: got {split!r}; allowed {', '.join(allowed)}")
     if split == "time_block":
         block = [np.arange(run.size) // TIME_BLOCK_STEPS % TIME_FOLDS for run in runs]
         return tuple(
@@ -96,6 +102,8 @@ def _key(run: RunSteps, split: str) -> str:
         return run.run
     if split == "leave_one_pool_out":
         return run.pool_label
+    if split == ACROSS_GPUS:
+        return run.plan.chip.name
     return run.plan.model.name
 
 

@@ -38,6 +38,7 @@ _PREDICTOR_LOOKS = {
     "datasheet_derated": (ORANGE, "D"),
     "nnls_sums": (PURPLE, "^"),
     "random_forest": (GREEN, "v"),
+    "gradient_boosting": (SKY, "P"),
     "constant": (GREY, "x"),
 }
 _RESOURCE_COLOURS = {

@@ -16,6 +16,7 @@ PREDICTORS = {
     "datasheet_derated": "roofline, 0.8 derate",
     "nnls_sums": "NNLS on token sums",
     "random_forest": "random forest",
+    "gradient_boosting": "gradient boosting",
     "constant": "constant",
 }
 
@@ -24,6 +25,7 @@ SHORT_PREDICTORS = {
     "datasheet_derated": "derated",
     "nnls_sums": "nnls",
     "random_forest": "forest",
+    "gradient_boosting": "boosting",
     "constant": "const",
 }
 

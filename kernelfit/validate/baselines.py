@@ -6,6 +6,7 @@ datasheet_derated      the same with 0.8 of every peak
 nnls_sums              non-negative least squares on a constant, prefill tokens, decode
                        requests and context tokens, relative errors
 random_forest          random forest on token counts, logarithm of the time
+gradient_boosting      boosted trees on the same counts, logarithm of the time
 constant               the median of the training steps
 =====================  ================================================================
 
@@ -19,15 +20,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.optimize import nnls
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from threadpoolctl import threadpool_limits
 
-from kernelfit.fit.splits import make_folds, train_and_test
+from kernelfit.fit.splits import Fold, make_folds, train_and_test
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.kernel.datasheet import datasheet_values
 from kernelfit.kernel.pricing import cells_of, price_many
 
 DERATE = 0.8
 TREES = 40
+ROUNDS = 150
+"""Trees of the boosting, each of at most 31 leaves of at least 20 steps."""
 
 Learner = Callable[[Floats, Floats, Floats], Floats]
 
@@ -75,6 +79,14 @@ def _learn_forest(x: Floats, y: Floats, new: Floats) -> Floats:
     return np.asarray(np.exp(forest.fit(x, np.log(y)).predict(new)))
 
 
+def _learn_boosting(x: Floats, y: Floats, new: Floats) -> Floats:
+    # Stopping early would hold out random rows, which scores memory.
+    boosting = HistGradientBoostingRegressor(max_iter=ROUNDS, early_stopping=False, random_state=0)
+    # Sums over threads differ in their last digits from machine to machine.
+    with threadpool_limits(limits=1):
+        return np.asarray(np.exp(boosting.fit(x, np.log(y)).predict(new)))
+
+
 def _learn_constant(_: Floats, y: Floats, new: Floats) -> Floats:
     return np.full(new.shape[0], float(np.median(y)))
 
@@ -82,8 +94,13 @@ def _learn_constant(_: Floats, y: Floats, new: Floats) -> Floats:
 LEARNERS: tuple[tuple[str, Callable[[RunSteps], Floats], Learner], ...] = (
     ("nnls_sums", _sums, _learn_nnls),
     ("random_forest", _counts, _learn_forest),
+    ("gradient_boosting", _counts, _learn_boosting),
     ("constant", _sums, _learn_constant),
 )
+
+
+def _folds(runs: Sequence[RunSteps], split: str, only: str | None) -> tuple[Fold, ...]:
+    return tuple(f for f in make_folds(runs, split) if only is None or f.held_out == only)
 
 
 def learned(
@@ -91,19 +108,22 @@ def learned(
     split: str,
     features: Callable[[RunSteps], Floats],
     learner: Learner,
+    only: str | None = None,
 ) -> tuple[Floats, ...]:
     """Predict every step with a learner that did not see it.
 
     Parameters
     ----------
     runs : sequence of RunSteps
-        Gated runs of one GPU type.
+        Gated runs of one GPU type, or of several for ``ACROSS_GPUS``.
     split : str
-        One of ``kernelfit.fit.splits.SPLITS``.
+        One of ``kernelfit.fit.splits.SPLITS``, or ``ACROSS_GPUS``.
     features : callable
         From a run to an array of shape (n_steps, n_features).
     learner : callable
         From training features and times [s] and new features to times [s].
+    only : str, optional
+        What is held out, where one fold is enough.
 
     Returns
     -------
@@ -111,7 +131,7 @@ def learned(
         Predictions per run [s]; NaN where no fold holds a step out.
     """
     out = [np.full(run.size, np.nan) for run in runs]
-    for fold in make_folds(runs, split):
+    for fold in _folds(runs, split, only):
         train, _ = train_and_test(runs, fold)
         if not train:
             continue
@@ -132,16 +152,18 @@ def learned(
 
 
 def baseline_predictions(
-    runs: Sequence[RunSteps], split: str
+    runs: Sequence[RunSteps], split: str, only: str | None = None
 ) -> tuple[tuple[str, tuple[Floats, ...]], ...]:
     """Return every baseline's predictions for a split.
 
     Parameters
     ----------
     runs : sequence of RunSteps
-        Gated runs of one GPU type.
+        Gated runs of one GPU type, or of several for ``ACROSS_GPUS``.
     split : str
-        One of ``kernelfit.fit.splits.SPLITS``.
+        One of ``kernelfit.fit.splits.SPLITS``, or ``ACROSS_GPUS``.
+    only : str, optional
+        What is held out, where one fold is enough.
 
     Returns
     -------
@@ -149,7 +171,7 @@ def baseline_predictions(
         Name, and predictions per run [s].
     """
     held = [np.zeros(run.size, dtype=bool) for run in runs]
-    for fold in make_folds(runs, split):
+    for fold in _folds(runs, split, only):
         held = [mask | test for mask, test in zip(held, fold.test, strict=True)]
     rooflines = (("datasheet", 1.0), ("datasheet_derated", DERATE))
     out: list[tuple[str, tuple[Floats, ...]]] = [
@@ -163,6 +185,7 @@ def baseline_predictions(
         for name, derate in rooflines
     ]
     out.extend(
-        (name, learned(runs, split, features, learner)) for name, features, learner in LEARNERS
+        (name, learned(runs, split, features, learner, only))
+        for name, features, learner in LEARNERS
     )
     return tuple(out)

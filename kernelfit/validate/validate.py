@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from kernelfit.fit.calibration import Calibration
 from kernelfit.fit.point import held_out, start_at
-from kernelfit.fit.splits import SPLITS
+from kernelfit.fit.splits import ACROSS_GPUS, SPLITS
 from kernelfit.fit.steps import Floats, RunSteps
+from kernelfit.fit.transfer import predict_from_others
 from kernelfit.kernel.frozen import to_data
 from kernelfit.validate.baselines import baseline_predictions
 from kernelfit.validate.intervals import bounds_rows, coverage_rows, kernel_of
-from kernelfit.validate.metrics import error_rows
+from kernelfit.validate.metrics import ErrorRow, error_rows
 
 BREAKDOWN_REQUESTS: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST_POINTS = 4000
@@ -23,7 +24,10 @@ Progress = Callable[[str, int, int], None]
 
 
 def validate(
-    runs: Sequence[RunSteps], calibration: Calibration, progress: Progress | None = None
+    runs: Sequence[RunSteps],
+    calibration: Calibration,
+    progress: Progress | None = None,
+    others: Sequence[tuple[Sequence[RunSteps], Calibration]] = (),
 ) -> dict[str, list[dict[str, Any]]]:
     """Score a calibration's law on every split, beside the baselines.
 
@@ -36,6 +40,9 @@ def validate(
         The calibration.
     progress : callable, optional
         Called with a label, the number done and the number wanted.
+    others : sequence of (sequence of RunSteps, Calibration)
+        Gated runs and calibrations of other GPU types; with them the split that leaves
+        this one out is scored, too.
 
     Returns
     -------
@@ -49,7 +56,7 @@ def validate(
     points: list[dict[str, Any]] = []
     start = start_at(calibration)
     for number, split in enumerate(SPLITS):
-        predicted = held_out(runs, split, calibration.rule, start=start)
+        predicted = held_out(runs, split, calibration.rule, start=start, given=calibration.priors)
         if any(np.isfinite(p).any() for p in predicted):
             candidates = (("kernelfit", predicted), *baseline_predictions(runs, split))
             for predictor, values in candidates:
@@ -64,6 +71,8 @@ def validate(
             points.append(point_columns(runs, predicted, calibration))
         if progress is not None:
             progress("validate", number + 1, len(SPLITS))
+    if others:
+        rows.extend(to_data(row) for row in gpu_left_out(runs, others))
     return {
         "validation": rows,
         "coverage": coverage,
@@ -71,6 +80,34 @@ def validate(
         "points": points,
         "breakdown": [breakdown(run, calibration) for run in _one_per_group(runs)],
     }
+
+
+def gpu_left_out(
+    runs: Sequence[RunSteps], others: Sequence[tuple[Sequence[RunSteps], Calibration]]
+) -> Iterator[ErrorRow]:
+    """Score a GPU type's steps from other GPU types' runs, beside the baselines.
+
+    Parameters
+    ----------
+    runs : sequence of RunSteps
+        Gated runs of the GPU type that is left out.
+    others : sequence of (sequence of RunSteps, Calibration)
+        Gated runs of each other GPU type, and its calibration, which has seen no other
+        runs.
+
+    Yields
+    ------
+    ErrorRow
+        One per predictor, group and phase that has steps.
+    """
+    gpu = runs[0].plan.chip.name
+    everything = [*runs, *(run for seen, _ in others for run in seen)]
+    predicted = predict_from_others(runs, [calibration for _, calibration in others])
+    baselines = baseline_predictions(everything, ACROSS_GPUS, only=gpu)
+    for predictor, values in (("kernelfit", predicted), *baselines):
+        yield from error_rows(
+            runs, values[: len(runs)], gpu=gpu, predictor=predictor, split=ACROSS_GPUS
+        )
 
 
 def _one_per_group(runs: Sequence[RunSteps]) -> tuple[RunSteps, ...]:
