@@ -47,22 +47,6 @@ class ExportedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
-    """The text of an export, and what it leaves out.
-
-    Attributes
-    ----------
-    text : str
-        The whole file.
-    not_expressed : tuple of NotExpressed
-        What the format cannot hold.
-    """
-
-    text: str
-    not_expressed: tuple[NotExpressed, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Setting:
     """Something that a target lets the caller choose.
 
@@ -232,7 +216,7 @@ def number(name: str, text: str) -> float:
     Returns
     -------
     float
-        Its value.
+        Its value, in the unit of the setting [1].
 
     Raises
     ------

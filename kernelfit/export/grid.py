@@ -74,7 +74,8 @@ class Cell:
     decode_requests, decode_context : int
         Requests that schedule one token, and what each has in its KV.
     prefill_tokens, prefill_computed : int
-        Tokens of a prompt that are scheduled, and those before them; both 0 without one.
+        Tokens of a prompt that are scheduled, and those before them; both 0 without one
+        [tokens].
     """
 
     kind: str

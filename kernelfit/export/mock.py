@@ -50,7 +50,8 @@ class Point:
     running : int
         Requests that run, this one included.
     prompt_tokens : int
-        Length of the prompt whose first token is awaited; 0 for the time between two tokens.
+        Length of the prompt whose first token is awaited; 0 for the time between two tokens
+        [tokens].
     time_s : float
         The kernel's time [s].
     in_domain : bool

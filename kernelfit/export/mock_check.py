@@ -235,7 +235,7 @@ class Mock:
         Parameters
         ----------
         prompt_tokens : int
-            Tokens of the prompt that are not cached.
+            Tokens of the prompt that are not cached [tokens].
         running : int
             Requests that run, this one included.
 
