@@ -78,13 +78,14 @@ def overlap_scales(kernel: FittedKernel, batches: Sequence[Batch]) -> dict[str, 
     dict of str to float
         One factor per part of the device [1], all exactly 1 where nothing overlaps. A target
         that adds operations up has no overlap between them, so the fitted share of it is taken
-        off the operations themselves: non-negative least squares of the relative errors.
+        off the operations themselves: least squares of the relative errors, where none loses
+        more than that share of its time.
     """
     plain = operator_times(kernel, batches)
     device = tuple(part for part in PARTS if part != HOST)
     if kernel.fitted.overlap_share == 0.0:
         return dict.fromkeys(device, 1.0)
-    from scipy.optimize import nnls
+    from scipy.optimize import lsq_linear
 
     step_s = kernel_times(kernel, batches)
     used = [part for part in device if plain[part].any()]
@@ -92,8 +93,9 @@ def overlap_scales(kernel: FittedKernel, batches: Sequence[Batch]) -> dict[str, 
     weights = np.full(len(used), np.sqrt(_TIE * len(batches)))
     wanted = 1.0 - plain[HOST] / step_s
     rows = np.vstack([columns, np.diag(weights)])
-    factors, _ = nnls(rows, np.concatenate([wanted, weights]))
-    found = {part: float(f"{factor:.9g}") for part, factor in zip(used, factors, strict=True)}
+    hidden = kernel.fitted.overlap_share
+    solved = lsq_linear(rows, np.concatenate([wanted, weights]), (1.0 - hidden, 1.0), tol=1e-12)
+    found = {part: float(f"{factor:.9g}") for part, factor in zip(used, solved.x, strict=True)}
     return {part: found.get(part, 1.0) for part in device}
 
 

@@ -7,11 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernelfit.export import blis, grid, mock, plain
+from kernelfit.export import (
+    aiconfigurator,
+    blis,
+    grid,
+    inference_sim,
+    llmservingsim,
+    mock,
+    plain,
+    vidur,
+)
 from kernelfit.export.base import ExportOptions, Target
 from kernelfit.kernel.errors import InvalidArgument
 
-TARGETS: tuple[Target, ...] = (blis.TARGET, grid.TARGET, mock.TARGET, plain.TARGET)
+TARGETS: tuple[Target, ...] = tuple(
+    sorted(
+        (
+            aiconfigurator.TARGET,
+            blis.TARGET,
+            grid.TARGET,
+            inference_sim.TARGET,
+            llmservingsim.TARGET,
+            mock.TARGET,
+            plain.TARGET,
+            vidur.TARGET,
+        ),
+        key=lambda target: target.name,
+    )
+)
 """Every target, by name."""
 
 
