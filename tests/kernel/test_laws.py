@@ -109,6 +109,14 @@ def test_kv_heads_floor_at_one_per_rank() -> None:
     assert two.sequence_variable_bytes(16) == eight.sequence_variable_bytes(16) == 16 * 2048
 
 
+@pytest.mark.parametrize(("tp", "kv_heads"), [(1, 2), (2, 1), (4, 1), (8, 1)])
+def test_a_rank_reads_at_least_one_kv_head(tp: int, kv_heads: int) -> None:
+    kernel = DatasheetKernel(dense(), CHIP, replace(EAGER, tp=tp))
+    near, far = (per_resource(kernel, Batch.decode(1, c))[Resource.HBM] for c in (100, 1100))
+    # Key and value of 128 in 16 bit, in four layers.
+    assert far - near == pytest.approx(1000 * 4 * 2 * kv_heads * 128 * 2 / 1e12, rel=1e-9)
+
+
 def test_an_sm_budget_slows_what_runs_on_sms_and_nothing_else() -> None:
     kernel = DatasheetKernel(dense(), CHIP, EAGER)
     requests = (RequestShape(512, 0, 512),)
