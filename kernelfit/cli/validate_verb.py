@@ -119,7 +119,7 @@ def _runs(
     from kernelfit.cli.ingesting import read_logs, stored_runs
     from kernelfit.cli.places import calib_folder
     from kernelfit.documents.problems import InputError, Problem
-    from kernelfit.fit.gates import apply_gates
+    from kernelfit.fit.gates import apply_gates, with_copies, with_probe_reference
     from kernelfit.fit.pipeline import collect_runs
 
     ingested = read_logs(
@@ -127,7 +127,8 @@ def _runs(
     )
     records = stored_runs(out, ingested)
     runs, refused = collect_runs(records, {source.chip.name: source.chip})
-    kept = tuple(passed for passed, _ in (apply_gates(run) for run in runs) if passed.size)
+    judged = (apply_gates(run) for run in with_probe_reference(with_copies(runs)))
+    kept = tuple(passed for passed, _ in judged if passed.size)
     if not kept:
         reasons = [(item.run, item.reason) for item in refused] or [
             (run.run, "no step is left after the gates") for run in runs

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from kernelfit.fit.steps import pool_label
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.memory import kv_room_bytes
 from kernelfit.kernel.tables import alike_windows
 from kernelfit.kernel.totals import BatchTotals
 
@@ -111,15 +112,12 @@ def limit_of(kernel: FittedKernel, context_tokens: int) -> Limit:
     -------
     Limit
         The smallest of the scheduler's limits and of what memory holds beside weights and
-        buffers: ``(capacity x utilisation - fixed) / bytes per request``, each request
-        with the token that the step adds.
+        buffers, each request with the token that the step adds.
     """
     resolution = kernel.resolved()
     longest = kernel.plan.pool.max_model_len
     if longest is not None and context_tokens + 1 > longest:
         return Limit(0, f"max_model_len = {longest}")
-    budget_bytes = kernel.plan.chip.hbm_bytes * resolution.gpu_memory_utilization
-    room_bytes = budget_bytes - kernel.fixed_bytes().total()
     one_bytes = kernel.sequence_fixed_bytes() + kernel.sequence_variable_bytes(context_tokens + 1)
     limits = (
         Limit(resolution.max_num_seqs, f"max_num_seqs = {resolution.max_num_seqs}"),
@@ -127,7 +125,7 @@ def limit_of(kernel: FittedKernel, context_tokens: int) -> Limit:
             resolution.max_num_batched_tokens,
             f"max_num_batched_tokens = {resolution.max_num_batched_tokens}",
         ),
-        Limit(max(0, int(room_bytes // one_bytes)), "memory"),
+        Limit(max(0, kv_room_bytes(kernel.plan) // one_bytes), "memory"),
     )
     return min(limits, key=lambda limit: limit.requests)
 

@@ -25,6 +25,14 @@ from kernelfit.kernel.totals import BatchTotals
 
 CORE_SET = "kernelfit.kernel"
 
+NOT_CHARGED: tuple[str, ...] = (
+    "admission_request_s",
+    "admission_token_s",
+    "output_token_s",
+    "completion_s",
+)
+"""Host work outside the step, of which step logs say nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class PricedKernel:
@@ -67,9 +75,10 @@ class PricedKernel:
         Returns
         -------
         int
-            0: the attention kinds that are priced keep no recurrent state [bytes].
+            The recurrent state of linear attention in whole pages; 0 for models without
+            [bytes].
         """
-        return 0
+        return memory.sequence_fixed_bytes(self.plan)
 
     def sequence_variable_bytes(self, tokens: int) -> int:
         """Return the KV bytes of one sequence on one rank.
@@ -301,15 +310,9 @@ class PricedKernel:
         """
         scope = self.plan.chip.name
         constants = (
-            ("graph_bytes", "assumed"),
-            ("link_share", "assumed"),
-            ("host_memory_bytes_per_s", "assumed"),
-            ("transfer_latency_s", "literature"),
-            ("communicator_bytes", "literature"),
-            ("admission_request_s", "not_charged"),
-            ("admission_token_s", "not_charged"),
-            ("output_token_s", "not_charged"),
-            ("completion_s", "not_charged"),
+            *memory.CONSTANTS,
+            *transfers.CONSTANTS,
+            *((name, "not_charged") for name in NOT_CHARGED),
         )
         return self.origins + tuple(
             CoefficientOrigin(name, CORE_SET, method, scope) for name, method in constants
