@@ -7,12 +7,13 @@ the package's own laws, so that a wrong law shows as a planted coefficient not f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from kernelfit.fit.steps import RunSteps, make_run
 from kernelfit.kernel import BatchTotals, Chip, Model, Pool, RequestShape
-from kernelfit.kernel.totals import TOTAL_FIELDS
+from kernelfit.kernel.tables import table_of
 
 # Every term makes up some percent of the time, so that 2 % noise can pin it to 2 %.
 TRUTH: dict[str, float] = {
@@ -20,6 +21,7 @@ TRUTH: dict[str, float] = {
     "gemm_m_half_bf16": 40.0,
     "attention_eff_bf16": 0.31,
     "hbm_weight_eff": 0.71,
+    "hbm_expert_eff": 0.6,
     "hbm_kv_eff": 0.55,
     "hbm_activation_eff": 0.1,
     "allreduce_custom_floor_s": 2.5e-5,
@@ -32,6 +34,8 @@ TRUTH: dict[str, float] = {
     "layer_floor_s": 3e-5,
     "expert_floor_s": 1.5e-5,
     "launch_layer_s": 8e-5,
+    "launch_graph_s": 1.2e-5,
+    "launch_attention_s": 6e-5,
     "launch_step_s": 1.4e-3,
     "launch_request_s": 5e-5,
     "schedule_step_s": 4e-4,
@@ -59,60 +63,104 @@ def random_batches(rng: np.random.Generator, steps: int) -> list[list[RequestSha
     return out
 
 
-def layer_times(
-    model: Model, chip: Chip, tp: int, requests: list[RequestShape], truth: Mapping[str, float]
-) -> tuple[list[tuple[float, float, float]], float, float]:
-    """Times of (sm, hbm, nvlink) of all layers together and of the head; host time that
-    runs ahead of the device, and host time that it waits for."""
-    t = truth
+@dataclass(frozen=True)
+class Step:
+    """One step's parts [s]: (sm, hbm, nvlink) of each kind of layer and of the head; host
+    work that runs ahead of the device, that it waits for, and of scheduling."""
+
+    stages: list[tuple[float, float, float]]
+    ahead: float
+    waited: float
+    schedule: float
+
+
+def launched(pool: Pool, requests: list[RequestShape]) -> tuple[str, int]:
+    """How a batch is launched, and the tokens that the device then sees."""
+    tokens = sum(r.scheduled for r in requests)
+    fitting = [size for size in pool.cudagraph_capture_sizes if size >= tokens]
+    if pool.enforce_eager or not fitting:
+        return "eager", tokens
+    assert pool.cudagraph_mode == "FULL_AND_PIECEWISE"
+    uniform = all(r.scheduled == 1 for r in requests)
+    return ("full" if uniform else "piecewise"), min(fitting)
+
+
+def price(
+    model: Model, chip: Chip, pool: Pool, requests: list[RequestShape], truth: Mapping[str, float]
+) -> Step:
+    """Price one step from the matrix shapes, layer kind by layer kind."""
+    t, tp = truth, pool.tp
     peak, bandwidth, link = (
         dict(chip.peak_flop_per_s)["bf16"],
         chip.hbm_bytes_per_s,
         chip.nvlink_bytes_per_s,
     )
-    tokens = sum(r.scheduled for r in requests)
-    kind = model.layers[0]
-    a, layers = kind.attention, kind.count
-    heads, kv = a.heads / tp, max(1, a.kv_heads // tp)
+    way, padded = launched(pool, requests)
+    new = sum(r.scheduled for r in requests)
+    slots = padded if way == "full" else len(requests)
 
-    def gemm(rows: float, elements: float, starts: float = 1.0) -> tuple[float, float]:
+    def gemm(rows: float, elements: float) -> tuple[float, float]:
         speed = peak * t["gemm_eff_bf16"]
-        sm = (2 * elements * rows + 2 * elements * starts * t["gemm_m_half_bf16"]) / speed
-        return sm, elements * 2 * starts / (bandwidth * t["hbm_weight_eff"])
+        sm = (2 * elements * rows + 2 * elements * t["gemm_m_half_bf16"]) / speed
+        return sm, elements * 2 / (bandwidth * t["hbm_weight_eff"])
 
-    projections = model.hidden * a.head_dim * (2 * heads + 2 * kv)
-    sm, hbm = gemm(tokens, projections)
-    pairs = sum(r.scheduled * r.computed + r.scheduled * (r.scheduled + 1) / 2 for r in requests)
-    sm += 4 * heads * a.head_dim * pairs / (peak * t["attention_eff_bf16"])
-    sm += len(requests) * kv * t["attention_head_s"] + t["layer_floor_s"]
-    read = sum(r.computed + r.scheduled for r in requests) + tokens
-    hbm += read * 2 * kv * a.head_dim * 2 / (bandwidth * t["hbm_kv_eff"])
-    elements = 8 * model.hidden + 4 * a.head_dim * (heads + kv)
-    if kind.mlp is not None:
-        width = kind.mlp.intermediate / tp
-        more = gemm(tokens, 3 * model.hidden * width)
-        sm, hbm = sm + more[0], hbm + more[1]
-        elements += 3 * width
-    if kind.experts is not None:
-        e = kind.experts
-        hit = e.experts * (1 - (1 - e.per_token / e.experts) ** tokens)
-        one = 3 * model.hidden * e.intermediate / tp
-        speed = peak * t["gemm_eff_bf16"]
-        sm += (2 * one * e.per_token * tokens + 2 * one * hit * t["gemm_m_half_bf16"]) / speed
-        hbm += one * 2 * hit / (bandwidth * t["hbm_weight_eff"])
-        sm += hit * t["expert_floor_s"]
-        more = gemm(tokens, model.hidden * e.experts)
-        sm, hbm = sm + more[0], hbm + more[1]
-        elements += e.per_token * (3 * e.intermediate / tp + 4 * model.hidden)
-    hbm += tokens * elements * 2 / (bandwidth * t["hbm_activation_eff"])
-    nvlink = 2 * collective(t, "allreduce_custom", tp, link, 2 * tokens * model.hidden * 2)
+    stages = []
+    for kind in model.layers:
+        a = kind.attention
+        heads, kv = a.heads / tp, max(1, a.kv_heads // tp)
+        sm, hbm = gemm(padded, model.hidden * a.head_dim * (2 * heads + 2 * kv))
+        # Every new token scores all before it and itself, or as many as a window leaves;
+        # the keys that any of them needs are read, the new ones written.
+        window = a.window_tokens or 10**9
+        pairs = read = 0
+        for r in requests:
+            whole = r.computed + r.scheduled
+            if whole <= window:
+                pairs += r.scheduled * r.computed + r.scheduled * (r.scheduled + 1) // 2
+                read += whole
+            else:
+                pairs += sum(min(r.computed + i + 1, window) for i in range(r.scheduled))
+                read += whole - max(0, r.computed + 1 - window)
+        sm += 4 * heads * a.head_dim * pairs / (peak * t["attention_eff_bf16"])
+        sm += slots * kv * t["attention_head_s"] + t["layer_floor_s"]
+        hbm += (read + new) * 2 * kv * a.head_dim * 2 / (bandwidth * t["hbm_kv_eff"])
+        elements = 8 * model.hidden + 4 * a.head_dim * (heads + kv)
+        if kind.mlp is not None:
+            width = kind.mlp.intermediate / tp
+            more = gemm(padded, 3 * model.hidden * width)
+            sm, hbm = sm + more[0], hbm + more[1]
+            elements += 3 * width
+        if kind.experts is not None:
+            e = kind.experts
+            hit = e.experts * (1 - (1 - e.per_token / e.experts) ** padded)
+            one = 3 * model.hidden * e.intermediate / tp
+            speed = peak * t["gemm_eff_bf16"]
+            sm += (2 * one * e.per_token * padded + 2 * one * hit * t["gemm_m_half_bf16"]) / speed
+            hbm += one * 2 * hit / (bandwidth * t["hbm_expert_eff"])
+            sm += hit * t["expert_floor_s"]
+            more = gemm(padded, model.hidden * e.experts)
+            sm, hbm = sm + more[0], hbm + more[1]
+            elements += e.per_token * (3 * e.intermediate / tp + 4 * model.hidden)
+        hbm += padded * elements * 2 / (bandwidth * t["hbm_activation_eff"])
+        nvlink = 2 * collective(t, "allreduce_custom", tp, link, 2 * padded * model.hidden * 2)
+        stages.append((kind.count * sm, kind.count * hbm, kind.count * nvlink))
     head = gemm(len(requests), model.hidden * model.vocab / tp)
     logits = len(requests) * model.vocab
     passes = logits * 12 / (bandwidth * t["hbm_activation_eff"])
     gather = collective(t, "allgather", tp, link, logits * 2)
-    stages = [(layers * sm, layers * hbm, layers * nvlink), (head[0], head[1] + passes, gather)]
-    ahead = layers * t["launch_layer_s"]
-    return stages, ahead, t["launch_step_s"] + len(requests) * t["launch_request_s"]
+    stages.append((head[0], head[1] + passes, gather))
+    layers = sum(kind.count for kind in model.layers)
+    launch = {
+        "eager": layers * t["launch_layer_s"],
+        "full": t["launch_graph_s"],
+        # One graph between two attentions, one before the first, one after the last.
+        "piecewise": (layers + 1) * t["launch_graph_s"] + layers * t["launch_attention_s"],
+    }[way]
+    rest = t["launch_step_s"] + len(requests) * t["launch_request_s"]
+    schedule = t["schedule_step_s"] + len(requests) * t["schedule_request_s"]
+    if pool.async_scheduling:
+        return Step(stages, launch + rest, 0.0, schedule)
+    return Step(stages, launch, rest, schedule)
 
 
 def collective(t: Mapping[str, float], op: str, ranks: int, link: float, nbytes: float) -> float:
@@ -138,24 +186,30 @@ def simulate(
     truth: Mapping[str, float] = TRUTH,
     timing: str = "device",
     batches: list[list[RequestShape]] | None = None,
+    per_request: bool = True,
 ) -> RunSteps:
-    """A run with planted coefficients, noise and outliers of 2 to 30 times."""
+    """A run with planted coefficients, noise and outliers of 2 to 30 times.
+
+    Without ``per_request`` its columns are those of an aggregated log: no totals of windows.
+    """
     rng = np.random.default_rng(seed)
     chosen = random_batches(rng, steps) if batches is None else batches
     durations, hosts = [], []
     for requests in chosen:
-        stages, ahead, waited = layer_times(model, chip, pool.tp, requests, truth)
-        device = sum((1 - share) * sum(s) + share * max(s) for s in stages)
-        host = truth["schedule_step_s"] + len(requests) * truth["schedule_request_s"]
-        durations.append(max(device, ahead) + waited + (host if timing != "device" else 0.0))
-        hosts.append(host)
+        step = price(model, chip, pool, requests, truth)
+        device = sum((1 - share) * sum(s) + share * max(s) for s in step.stages)
+        # A worker's span does not cover scheduling; asynchronous scheduling runs ahead, too.
+        inside = 0.0 if timing == "device" else step.schedule
+        ahead = step.ahead + (inside if pool.async_scheduling else 0.0)
+        waited = step.waited + (0.0 if pool.async_scheduling else inside)
+        durations.append(max(device, ahead) + waited)
+        hosts.append(step.schedule)
     duration = np.asarray(durations) * np.exp(noise * rng.standard_normal(len(chosen)))
     hit = rng.random(len(chosen)) < outliers
     duration[hit] *= 2.0 * 15.0 ** rng.random(int(hit.sum()))
-    totals = [BatchTotals.of(requests) for requests in chosen]
-    columns: dict[str, np.ndarray] = {
-        n: np.asarray([getattr(t, n) for t in totals], dtype=float) for n in TOTAL_FIELDS
-    }
+    windows = tuple(sorted({k.attention.window_tokens for k in model.layers} - {0}))
+    known = windows if per_request else ()
+    columns = table_of([BatchTotals.of(requests, 1, known) for requests in chosen])
     columns["duration_s"] = duration
     if timing == "device":
         columns["host_s"] = np.asarray(hosts) * np.exp(noise * rng.standard_normal(len(chosen)))

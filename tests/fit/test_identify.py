@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernelfit.fit.blocks import Block
 from kernelfit.fit.design import Design
 from kernelfit.fit.identify import identify
 from kernelfit.fit.solve import Solution
@@ -13,16 +14,17 @@ from kernelfit.fit.solve import Solution
 def design(host: np.ndarray) -> Design:
     """Build a design of host work alone: the prediction is linear in every cost."""
     rows, columns = host.shape
+    # One function of the batch per coefficient, and each coefficient prices its own.
+    none = np.zeros((columns, columns))
     return Design(
         names=tuple(f"c{k}" for k in range(columns)),
-        device=np.zeros((1, 3, 0, columns)),
-        device_sum=np.zeros((0, columns)),
-        host=host,
+        blocks=(Block(host, (), none, np.eye(columns)),),
         measured_s=host.sum(axis=1),
         block=np.arange(rows),
         run=np.zeros(rows, dtype=np.int64),
         origin=np.arange(rows),
-        hidden=np.zeros(rows, dtype=bool),
+        weight=np.ones(rows),
+        steps=rows,
     )
 
 

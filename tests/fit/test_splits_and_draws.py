@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelfit.fit.calibrate import Options, calibrate
-from kernelfit.fit.design import build_design, build_priors, coefficient_names
+from kernelfit.fit.design import build_design, coefficient_names
 from kernelfit.fit.noise import noise_floor
 from kernelfit.fit.point import fit_runs
+from kernelfit.fit.priors import build_priors
 from kernelfit.fit.splits import SPLITS, make_folds, train_and_test
 from kernelfit.fit.uncertainty import (
     autocorrelation,
@@ -169,7 +170,12 @@ def test_collectives_of_a_cpu_are_hardly_known_beforehand() -> None:
     gpu = build_priors(names, CHIP)
     cpu = build_priors(names, replace(CHIP, kind="cpu"))
     wider = {n for n, a, b in zip(names, gpu.spread, cpu.spread, strict=True) if b > a}
-    assert wider == {"nvlink_eff", "allreduce_floor_s"}
+    # Two ranks and more reduce layers and gather logits; nothing else crosses the link.
+    assert wider == {
+        f"{op}_{what}"
+        for op in ("allreduce_custom", "allgather")
+        for what in ("floor_s", "transition_eff", "eff")
+    }
     assert np.array_equal(gpu.centre, cpu.centre)
 
 

@@ -48,9 +48,10 @@ KV_BYTES_PER_TOKEN = 2 * 4 * 16 * 2
 PAGE_TOKENS = 16
 
 
-def chip(hbm_bytes: int = 1 << 34, name: str = "planted-gpu") -> Chip:
+def chip(hbm_bytes: int = 1 << 34, name: str = "planted-gpu", kind: str = "gpu") -> Chip:
     """Return the chip."""
     return Chip(
+        kind=kind,
         name=name,
         peak_flop_per_s=(("bf16", 2 * WEIGHTS / MULTIPLY_S),),
         hbm_bytes_per_s=2 * WEIGHTS / READ_S,
@@ -77,6 +78,8 @@ def kernel(
     host_s: float = NOTHING,
     async_scheduling: bool = False,
     gpu: str = "planted-gpu",
+    kind: str = "gpu",
+    utilization: float = 0.5,
 ) -> FittedKernel:
     """Return a kernel; ``draws`` are (memory, multiplication) speeds against the fitted ones."""
     pool = Pool(
@@ -86,18 +89,19 @@ def kernel(
         max_model_len=max_model_len,
         block_size=PAGE_TOKENS,
         cache_dtype="auto",
-        gpu_memory_utilization=0.5,
+        gpu_memory_utilization=utilization,
         async_scheduling=async_scheduling,
         enforce_eager=True,
     )
-    part = chip(hbm_bytes, gpu)
+    part = chip(hbm_bytes, gpu, kind)
     # 4 FLOP per head, element and key: 4 heads of 16 elements, 1,024 keys.
     attention_eff = 4 * 4 * 16 * 1024 / (2 * WEIGHTS / MULTIPLY_S) / attention_s
     given = {
         "attention_eff_bf16": attention_eff,
         "gemm_eff_bf16": 1.0,
         "hbm_weight_eff": 1.0,
-        "allreduce_floor_s": collective_s,
+        "allreduce_custom_floor_s": collective_s,
+        "allgather_floor_s": collective_s,
         "schedule_step_s": host_s,
     }
     coefficients = []

@@ -9,8 +9,9 @@ from kernelfit.flips.conclude import telling_batch
 from kernelfit.flips.loads import decode_columns, limit_of, load_text, time_text
 from kernelfit.flips.views import DRAWS_USED, RESOURCES, Shares, drawn, look, owed
 from kernelfit.kernel.batch import Batch
+from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.totals import TOTAL_FIELDS, BatchTotals
-from tests.flips.planted import kernel
+from tests.flips.planted import KV_BYTES_PER_TOKEN, PAGE_TOKENS, kernel
 
 
 @given(requests=st.integers(1, 500), context=st.integers(1, 100_000))
@@ -84,7 +85,17 @@ def test_the_batch_that_tells_most() -> None:
     fitted = np.zeros((2, len(RESOURCES)))
     fitted[0, RESOURCES.index("hbm")], fitted[0, RESOURCES.index("sm")] = 11.0, 9.0
     none = np.zeros((2, len(RESOURCES)))
-    shares = Shares(none, none, fitted, parts, np.stack([none, none]), np.zeros(2), False, 0.5)
+    shares = Shares(
+        none,
+        none,
+        fitted,
+        parts,
+        device_s=np.stack([none, none]),
+        launch_s=np.zeros(2),
+        host_s=np.zeros(2),
+        hidden=False,
+        share=0.5,
+    )
     draws_s = np.stack([np.full(4, 20.0), 5.0 + lead], axis=1)
     assert telling_batch(shares, np.array([20.0, 7.0]), draws_s, 0) == 1
 
@@ -93,6 +104,28 @@ def test_limits_are_the_smallest_of_all() -> None:
     assert limit_of(kernel(max_num_seqs=4096), 16).requests == 4096  # max_num_batched_tokens
     assert limit_of(kernel(hbm_bytes=1000), 16).requests == 0
     assert limit_of(kernel(hbm_bytes=1000), 16).reason == "memory"
+
+
+def test_memory_holds_what_weights_and_buffers_leave() -> None:
+    # Half of the memory, less what is there anyway; 17 tokens take two pages of 16.
+    small = kernel(max_num_seqs=4096)
+    fixed = small.fixed_bytes().total()
+    page = PAGE_TOKENS * KV_BYTES_PER_TOKEN
+    room = kernel(hbm_bytes=2 * (fixed + 7 * page), max_num_seqs=4096)
+    assert (limit_of(room, 15).requests, limit_of(room, 16).requests) == (7, 3)
+
+
+@pytest.mark.parametrize(("kind", "share"), [("gpu", 1.0), ("cpu", 0.5)])
+def test_ranks_of_a_machine_share_its_memory_and_gpus_have_their_own(
+    kind: str, share: float
+) -> None:
+    def pool(hbm_bytes: int) -> FittedKernel:
+        return kernel(tp=2, utilization=1.0, hbm_bytes=hbm_bytes, max_num_seqs=4096, kind=kind)
+
+    # A request of 17 tokens takes two pages of 16, with half of the heads on each rank.
+    rank_bytes = pool(1 << 34).fixed_bytes().total() + 101 * PAGE_TOKENS * KV_BYTES_PER_TOKEN
+    assert limit_of(pool(int(rank_bytes / share)), 16).requests == 101
+    assert limit_of(pool(int(rank_bytes / share) - 8), 16).requests == 100
 
 
 @pytest.mark.parametrize(
