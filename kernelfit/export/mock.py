@@ -175,22 +175,23 @@ def fit_mock(firsts: tuple[Point, ...], nexts: tuple[Point, ...], max_num_seqs: 
     Returns
     -------
     Mock
-        Overhead and time per token by least squares of relative errors over the prompts that
-        run alone, neither below zero; the time between tokens of one that runs alone; and the
-        factor by least squares of relative errors over all loads, at least 1.
+        By least squares of relative errors, no constant below zero: overhead and time per
+        token over the prompts that run alone, time between tokens and factor over all loads.
     """
     alone = [p for p in firsts if p.running == 1]
-    weights = 1.0 / np.asarray([p.time_s for p in alone])
-    lengths = np.asarray([float(p.prompt_tokens) for p in alone])
-    design = np.stack([weights, lengths * weights], axis=1)
-    overhead, per_token = _not_negative(design)
-    between = nexts[0].time_s
-    # next_token = between * (1 + (factor - 1) share): linear in factor - 1.
-    shares = np.asarray([(p.running - 1) / max(max_num_seqs - 1, 1) for p in nexts])
-    ratios = np.asarray([p.time_s / between for p in nexts])
-    slope = shares / ratios
-    grown = float(slope @ (1.0 - 1.0 / ratios) / (slope @ slope)) if slope.any() else 0.0
-    return Mock(max_num_seqs, overhead, per_token, between, 1.0 + max(grown, 0.0))
+    overhead, per_token = _line([float(p.prompt_tokens) for p in alone], [p.time_s for p in alone])
+    shares = [(p.running - 1) / max(max_num_seqs - 1, 1) for p in nexts]
+    between, grown = _line(shares, [p.time_s for p in nexts])
+    if not between:
+        # A factor has nothing to stretch, so the shortest time stands for all loads.
+        between, grown = min(p.time_s for p in nexts), 0.0
+    return Mock(max_num_seqs, overhead, per_token, between, 1.0 + grown / between)
+
+
+def _line(x: list[float], times_s: list[float]) -> tuple[float, float]:
+    """Return the line with the least relative errors whose two constants are not negative."""
+    weights = 1.0 / np.asarray(times_s)
+    return _not_negative(np.stack([weights, np.asarray(x) * weights], axis=1))
 
 
 def _not_negative(design: Array) -> tuple[float, float]:
@@ -199,7 +200,7 @@ def _not_negative(design: Array) -> tuple[float, float]:
     both = np.linalg.lstsq(design, ones, rcond=None)[0]
     if both.min() >= 0.0:
         return float(both[0]), float(both[1])
-    first, second = (float(c @ ones / (c @ c)) for c in design.T)
+    first, second = (float(c @ ones / (c @ c)) if c.any() else 0.0 for c in design.T)
     errors = [np.square(design[:, k] * x - 1.0).sum() for k, x in enumerate((first, second))]
     return (first, 0.0) if errors[0] < errors[1] else (0.0, second)
 

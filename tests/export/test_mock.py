@@ -122,8 +122,6 @@ def test_every_export_starts_and_states_the_kernels_own_times(name: str) -> None
     files = TARGET.export(kernel, OPTIONS)
     assert TARGET.check(files) == ()
     mock = Mock.read(files[0].content.decode())
-    alone = kernel.mean_step_time(kernel.totals(Batch.decode(1, 1024)))
-    assert mock.next_token_s(1) == pytest.approx(alone, abs=1e-9)
     rows = list(csv.DictReader(io.StringIO(files[1].content.decode())))
     for row in rows:
         running, prompt = int(row["running"]), int(row["prompt_tokens"])

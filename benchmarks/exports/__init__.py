@@ -1,0 +1,1 @@
+"""How far each target's step times are from the kernel's: ``python -m benchmarks.exports``."""
