@@ -9,6 +9,7 @@ also reads ``data_dir``, ``sm_version``, ``mem_capacity`` and ``misc``.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -37,6 +38,9 @@ _KNOWN = {
 }
 _WHOLE = ("sm_version", "num_gpus_per_node", "num_gpus_per_rack")
 _MAY_BE_ZERO = ("mem_empirical_constant_latency", "p2p_latency", "other_mem")
+_ENTRY = re.compile(r"\s*(\w+):\s*(\S+)")
+_EXPONENT = re.compile(r"[-+]?[\d.]+[eE][-+]?\d+")
+_PYYAML_FLOAT = re.compile(r"[-+]?\d+\.\d*[eE][-+]\d+")
 _TEXT = ("nccl_version", "oneccl_version")
 
 
@@ -74,11 +78,8 @@ def check_system(text: str, file: str = "system.yaml") -> tuple[str, ...]:
         What is wrong, as ``file:line: what``; unknown fields too, because the package would
         not read them.
     """
-    reader = YAML(typ="rt", pure=True)
-    # As PyYAML reads: a number with an exponent and no point is text.
-    reader.version = (1, 1)
     try:
-        document = reader.load(text)
+        document = YAML(typ="rt", pure=True).load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = 1 if mark is None else mark.line + 1
@@ -87,7 +88,7 @@ def check_system(text: str, file: str = "system.yaml") -> tuple[str, ...]:
         return (f"{file}:1: not readable as YAML: {error}",)
     if not isinstance(document, CommentedMap):
         return (f"{file}:1: a system is a mapping, got {type(document).__name__}",)
-    out = []
+    out = _texts(text, file)
     if not isinstance(document.get("data_dir"), str):
         out.append(f"{file}:{_line(document, 'data_dir')}: data_dir is a path below the systems")
     out.extend(
@@ -102,6 +103,16 @@ def check_system(text: str, file: str = "system.yaml") -> tuple[str, ...]:
         else:
             out.append(f"{file}:{_line(document, section)}: {section} is missing")
     return tuple(out)
+
+
+def _texts(text: str, file: str) -> list[str]:
+    """Find numbers that PyYAML, which the package reads with, takes for text."""
+    out = []
+    for number, line in enumerate(text.splitlines(), 1):
+        found = _ENTRY.match(line)
+        if found and _EXPONENT.fullmatch(found[2]) and not _PYYAML_FLOAT.fullmatch(found[2]):
+            out.append(f"{file}:{number}: {found[1]} is no number as PyYAML reads {found[2]}")
+    return out
 
 
 def _line(node: CommentedMap, key: Any) -> int:
@@ -133,7 +144,7 @@ def _section(section: str, node: CommentedMap) -> list[tuple[int, str]]:
 
 def _number(key: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return "is no number as PyYAML reads it"
+        return "is no number"
     if key in _WHOLE and not isinstance(value, int):
         return "is a whole number"
     if not math.isfinite(value) or value < 0 or (value == 0 and key not in _MAY_BE_ZERO):
