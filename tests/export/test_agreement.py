@@ -41,7 +41,7 @@ def bare() -> FittedKernel:
     return FittedKernel.of(WIDE, CHIP, EAGER, "0.32.0", fitted(**BARE))
 
 
-@pytest.mark.parametrize(("edge", "within"), [(SUM, 0.05), (DEVICE, 0.05), (OVERLAP, 0.15)])
+@pytest.mark.parametrize(("edge", "within"), [(SUM, 0.05), (DEVICE, 0.05), (OVERLAP, 0.2)])
 def test_blis_prices_decodes_as_the_kernel_where_their_laws_agree(
     edge: int, within: float, bare: FittedKernel
 ) -> None:
@@ -50,7 +50,7 @@ def test_blis_prices_decodes_as_the_kernel_where_their_laws_agree(
     assert len(got) == 18
     # What remains: the pairs' FLOP, which BLIS does not count: per token in the KV 4 FLOP for
     # each of 32 x 128 elements at 0.4 of 100 TFLOP/s, against 4096 bytes at 0.7 of 1 TB/s, 7 %.
-    # Under overlap, its floor lies on the memory, the kernel's on the SMs.
+    # Under overlap, its launches never hide, and its floor lies on the memory, not on the SMs.
     assert max(abs(r - 1.0) for r in got) < within
 
 
