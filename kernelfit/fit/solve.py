@@ -231,6 +231,11 @@ def _solve(
 TRIAL_EVALUATIONS = 15
 """Evaluations after which the most promising of several starts is followed alone."""
 
+LAYER_LAUNCHES: tuple[str, ...] = ("launch_layer", "launch_attention", "launch_linear")
+"""Launches that grow with the layers. What a step costs the host whatever it holds is not
+started dear: a floor under all steps could pose as a constant of the device, and would be
+wrong at another width."""
+
 LAUNCH_QUANTILE = 0.05
 """Share of the rows that launching may outlast where a start takes it to bind [1]."""
 
@@ -252,6 +257,8 @@ def _bases(design: Design, priors: Priors) -> list[Floats]:
         ratio = design.measured_s / whole
     high = base.copy()
     for column in np.flatnonzero(parts.any(axis=0)):
+        if not design.names[column].startswith(LAYER_LAUNCHES):
+            continue
         held = ratio[parts[:, column] > 0.0]
         high[column] = priors.centre[column] + np.log(np.quantile(held, LAUNCH_QUANTILE))
     return [base, np.clip(high, priors.low + 1e-6, priors.high - 1e-6)]
