@@ -6,7 +6,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from benchmarks.exports import first_half
+from benchmarks.exports import first_half, second_half
 from benchmarks.exports.comparison import Comparison
 from benchmarks.exports.kernels import kernels
 from kernelfit.export.probes import kernel_times, probe_batches, words_of
@@ -14,7 +14,10 @@ from kernelfit.kernel.batch import Batch
 from kernelfit.kernel.errors import KernelError
 from kernelfit.kernel.fitted import FittedKernel
 
-COMPARISONS: tuple[Comparison, ...] = (*first_half.COMPARISONS,)
+COMPARISONS: tuple[Comparison, ...] = (
+    *first_half.COMPARISONS,
+    *second_half.COMPARISONS,
+)
 
 
 def row(comparison: Comparison, kernel: FittedKernel, batches: Sequence[Batch]) -> str:
