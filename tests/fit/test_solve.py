@@ -13,6 +13,7 @@ from kernelfit.fit.priors import build_priors, to_values
 from kernelfit.fit.solve import nnls_start, predict, robust_scale, solve
 from kernelfit.fit.steps import RunSteps
 from kernelfit.kernel import FittedKernel, Model, Pool
+from kernelfit.kernel.catalog import definition
 from tests.fit.simulate import TRUTH, simulate
 from tests.kernel.builders import (
     CHIP,
@@ -167,6 +168,25 @@ def test_row_order_and_doubling_change_nothing() -> None:
     assert two == pytest.approx(one, rel=1e-4)
     assert four == pytest.approx(one, rel=1e-4)
     assert np.median(np.abs(three / one - 1.0)) < 5e-3
+
+
+@pytest.mark.parametrize("stream", [0.05, 0.6])
+def test_both_forms_of_a_collective_are_found(stream: float) -> None:
+    # At 0.05 of the link messages beyond some 200 kB are bound by the stream, at 0.6 none
+    # ever: then the start alone explains them, and the stream keeps its prior.
+    truth = {**TRUTH, "allreduce_custom_eff": stream}
+    data = [
+        simulate(f"{n}", dense(), CHIP, replace(EAGER, tp=n), seed=n, steps=300, truth=truth)
+        for n in (2, 4)
+    ]
+    names = coefficient_names(data)
+    priors = build_priors(names, CHIP)
+    found = solve(build_design(data, names, 50), priors, "sum")
+    values = to_values(names, np.exp(found.log_cost), CHIP)
+    # One line through both would put the start at 0.05, too.
+    assert 0.08 < values["allreduce_custom_transition_eff"] < 0.18
+    expected = {0.05: 0.05, 0.6: definition("allreduce_custom_eff").prior}[stream]
+    assert values["allreduce_custom_eff"] == pytest.approx(expected, rel=0.05)
 
 
 def test_rates_never_beat_the_peak() -> None:
