@@ -10,11 +10,12 @@ from typing import Any
 import jsonschema
 import pytest
 
+from kernelfit.cli.main_job import gates_text
 from kernelfit.export.blis_check import validate_coefficient_set
 from kernelfit.export.plain import plain_schema
 from tests.cli.kernels import write_kernel
 from tests.cli.run import Outcome, kernelfit, snapshot
-from tests.cli.runs import CALIB, write_run
+from tests.cli.runs import CALIB, rows, write_run
 
 GIVEN = ("--calib", CALIB)
 NEARLY = ("--draws", "20", *GIVEN)
@@ -285,6 +286,38 @@ def test_validate_on_new_logs(done: tuple[Path, Outcome], tmp_path: Path) -> Non
     assert strict.json()["validation"] == fine.json()["validation"]
 
 
+def test_validation_does_not_count_copies(done: tuple[Path, Outcome], tmp_path: Path) -> None:
+    source = done[0] / "calib" / "calibrations" / "h100-sxm.json"
+    run = write_run(tmp_path / "one" / "run", seed=9)
+    slower = {i: {"ms": 1.5 * float(str(r["ms"]))} for i, r in enumerate(rows(9, 300))}
+    copy = write_run(tmp_path / "two" / "run", seed=9, changes=slower)
+
+    def judged(*logs: Path) -> list[dict[str, Any]]:
+        words = ("validate", source, *logs, "--out", tmp_path / "out", *GIVEN, "--json")
+        found = kernelfit(*words)
+        assert found.code == 0
+        return list(found.json()["validation"])
+
+    assert judged(run, copy) == judged(run)
+
+
+def test_what_the_gates_did_in_words() -> None:
+    def gate(name: str, rows: int, repaired: int = 0) -> dict[str, Any]:
+        return {"id": name, "run": "r", "rows": rows, "repaired": repaired}
+
+    noted = [gate("probe", 0)]
+    assert gates_text(noted) is None
+    assert gates_text([*noted, gate("late", 1200), gate("first", 2), gate("late", 1)]) == (
+        "gates dropped 1,203 steps: late 1,201, first 2"
+    )
+    assert gates_text([gate("spilled", 0, 7)]) == (
+        "7 steps were given back the time of a step beside them"
+    )
+    assert gates_text([gate("spilled", 5, 4)]) == (
+        "gates dropped 5 steps: spilled 5; 4 steps were given back the time of a step beside them"
+    )
+
+
 def test_freeze_a_pool_that_was_not_measured(done: tuple[Path, Outcome], tmp_path: Path) -> None:
     source = done[0] / "calib" / "calibrations" / "h100-sxm.json"
     deployment = CALIB / "deployments" / "llama-3.1-8b-h100.yaml"
@@ -296,7 +329,7 @@ def test_freeze_a_pool_that_was_not_measured(done: tuple[Path, Outcome], tmp_pat
     # Two GPUs need a link's coefficients, which one-GPU runs do not hold.
     refused = kernelfit(*words, "--pool", "tp2")
     assert refused.code == 2
-    assert "nvlink_eff" in refused.err
+    assert "allreduce_custom" in refused.err
     unknown = kernelfit(*words, "--pool", "tp3")
     assert unknown.code == 2
     assert "has no such pool (got tp3); allowed tp1, tp2" in unknown.err
