@@ -60,7 +60,7 @@ def main() -> None:
             flags = shlex.split((Path(folder) / "vidur-flags.txt").read_text(), comments=True)
             given = {"flags": flags, "steps": steps, "requests": asked.requests}
             done = subprocess.run(
-                [asked.python, str(SIDE)],
+                [asked.python, "-P", str(SIDE)],
                 input=json.dumps(given),
                 capture_output=True,
                 text=True,

@@ -1,8 +1,9 @@
 """Vidur's own step times from exported tables, and a short simulation with them.
 
-    VIDUR_PYTHON benchmarks/exports/vidur_side.py < asked.json
+    VIDUR_PYTHON -P benchmarks/exports/vidur_side.py < asked.json
 
-Run by a Python that has ``vidur``, in the export's folder; it imports nothing of this project.
+Run by a Python that has ``vidur``, in the export's folder; it imports nothing of this
+project, and ``-P`` keeps the file beside it from standing in for the package.
 Standard input holds ``{flags: [...], steps: [[new tokens per request], [context per request]],
 requests}``; the last line of standard output is ``{version, train_s, steps, simulated}``:
 seconds of each step, and of a simulation the number of batches, its end and each batch's

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernelfit.export.aiconfigurator_check import check_files
+from kernelfit.export.aiconfigurator_rates import KINDS, nearest_shares, peak_times, sol_times
 from kernelfit.export.base import (
     ExportedFile,
     ExportOptions,
@@ -15,6 +16,7 @@ from kernelfit.export.base import (
     comment,
     setting,
 )
+from kernelfit.export.probes import agreements, kernel_times, probe_batches
 from kernelfit.export.refused import NotExpressible
 from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.launches import plain_launches
@@ -50,8 +52,8 @@ def _system(kernel: FittedKernel, options: ExportOptions) -> tuple[str, int]:
     return setting(_SETTINGS, options, "system") or name, capability
 
 
-def efficiencies(kernel: FittedKernel) -> dict[str, float]:
-    """Return the shares of the datasheet's rates that the kernel reaches.
+def activation_share(kernel: FittedKernel) -> float:
+    """Return the share of the memory's bandwidth that elementwise passes reach.
 
     Parameters
     ----------
@@ -60,25 +62,10 @@ def efficiencies(kernel: FittedKernel) -> dict[str, float]:
 
     Returns
     -------
-    dict of str to float
-        ``activation``, ``weight``, ``gemm`` and ``link`` [1]; 1 where the kernel has no such
-        work.
+    float
+        ``hbm_activation_eff`` [1].
     """
-    values = {c.name: c.value for c in kernel.fitted.coefficients}
-    used = kernel.plan.coefficients
-
-    def first(start: str, end: str = "") -> float:
-        names = [name for name in used if name.startswith(start) and name.endswith(end)]
-        return values[names[0]] if names else 1.0
-
-    reduced = [n for n in used if n.startswith("allreduce") and n.endswith("_eff")]
-    rates = [n for n in reduced if not n.endswith("_transition_eff")]
-    return {
-        "activation": first("hbm_activation_eff"),
-        "weight": first("hbm_weight_eff"),
-        "gemm": first("gemm_eff"),
-        "link": values[rates[0]] if rates else 1.0,
-    }
+    return {c.name: c.value for c in kernel.fitted.coefficients}["hbm_activation_eff"]
 
 
 def constant_s(kernel: FittedKernel) -> float:
@@ -129,22 +116,30 @@ def system_text(kernel: FittedKernel, options: ExportOptions, achieved: bool) ->
     options : ExportOptions
         The options.
     achieved : bool
-        Whether the rates are those that the kernel reaches, for the ``SOL`` mode, which reads
-        no corrections, or the datasheet's beside corrections, for the modes with tables.
+        Whether the rates are those with which the ``SOL`` mode, which reads no corrections,
+        comes nearest to the kernel, or the datasheet's beside corrections, for the modes with
+        tables.
 
     Returns
     -------
     str
         The YAML, with the provenance and a word on every correction.
     """
-    chip, share = kernel.plan.chip, efficiencies(kernel)
+    chip = kernel.plan.chip
     name, capability = _system(kernel, options)
-    taken = share if achieved else dict.fromkeys(share, 1.0)
-    lines = [comment(NAME, kernel, options).rstrip("\n"), *_heading(name, achieved)]
+    taken = dict.fromkeys(KINDS, 1.0)
+    heading = _heading(name, achieved)
+    if achieved:
+        batches = probe_batches(kernel)
+        taken = nearest_shares(kernel, batches)
+        times = sol_times(peak_times(kernel, batches), [taken[kind] for kind in KINDS])
+        near = agreements(batches, kernel_times(kernel, batches), times)
+        heading += tuple(f"# nearest: {each.line()}" for each in near)
+    lines = [comment(NAME, kernel, options).rstrip("\n"), *heading]
     folder = setting(_SETTINGS, options, "data_dir") or f"data/{name}"
     lines += [f"data_dir: {folder}", "gpu:"]
     lines.append(_entry("mem_bw", chip.hbm_bytes_per_s * taken["weight"], "byte/s"))
-    correction = share["activation"] / taken["weight"]
+    correction = activation_share(kernel) / taken["weight"]
     lines.append(
         _entry("mem_bw_empirical_scaling_factor", correction, "hbm_activation_eff of the kernel")
     )
@@ -177,11 +172,12 @@ def system_text(kernel: FittedKernel, options: ExportOptions, achieved: bool) ->
 
 
 def _heading(name: str, achieved: bool) -> tuple[str, ...]:
+    """Say where the file goes and what it is for."""
     where = f"# place: the systems folder, as {name}.yaml or under a name of its own"
     if achieved:
         return (
             where,
-            "# use: database_mode SOL; the rates below are those that the kernel reaches",
+            "# use: database_mode SOL; rates with which the mode comes nearest to the kernel",
         )
     return (where, "# use: the modes with tables; GEMM, attention and links stay the tables' own")
 
@@ -248,7 +244,7 @@ def missing(kernel: FittedKernel, options: ExportOptions) -> tuple[NotExpressed,
     return tuple(out)
 
 
-_ACHIEVED = "only in the file for SOL; with tables the package takes its own measurements"
+_ACHIEVED = "with tables the package takes its own measurements; for SOL it is part of the rates"
 _MISSING: Mapping[str, str] = {
     "gemm_m_half": "its roofline has no ramp of small batches",
     "gemm_eff": _ACHIEVED,
@@ -273,7 +269,7 @@ TARGET = Target(
     holds=(
         "mem_bw_empirical_scaling_factor and mem_empirical_constant_latency",
         "datasheet rates, memory of graphs and communicators",
-        "in a second file: the rates that the kernel reaches, for the SOL mode",
+        "in a second file: rates with which the SOL mode comes nearest to the step",
     ),
     lacks=(
         "anything of the host: launches, graphs, scheduling",

@@ -56,7 +56,12 @@ def family_of(kernel: FittedKernel, options: ExportOptions) -> str:
         For experts, attention other than full, biases and MLPs without a gate, and an
         unknown family.
     """
-    kind = dense_layer(NAME, kernel)
+    kind = dense_layer(
+        NAME,
+        kernel,
+        "its moe.csv is keyed by tokens and activated experts of one rank, which its own router "
+        "draws; a kernel prices the expectation over uniform routing",
+    )
     if kind.mlp is None or not kind.mlp.gated:
         raise NotExpressible(
             NAME, "mlp.gated", False, "its dense catalogues have a gate; allowed gated MLPs"

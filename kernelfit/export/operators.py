@@ -143,7 +143,9 @@ class Shares:
     down: float
 
 
-def dense_layer(target: str, kernel: FittedKernel) -> LayerKind:
+def dense_layer(
+    target: str, kernel: FittedKernel, experts: str = "its tables price dense layers"
+) -> LayerKind:
     """Return the only kind of layer of a dense model with full attention.
 
     Parameters
@@ -152,6 +154,8 @@ def dense_layer(target: str, kernel: FittedKernel) -> LayerKind:
         The target, for the message.
     kernel : FittedKernel
         The kernel.
+    experts : str
+        Why it cannot hold experts, for the message.
 
     Returns
     -------
@@ -168,9 +172,7 @@ def dense_layer(target: str, kernel: FittedKernel) -> LayerKind:
     model, resolution = kernel.plan.model, kernel.plan.resolution
     kinds = model.layers
     if any(kind.experts is not None for kind in kinds):
-        raise NotExpressible(
-            target, "experts", True, "its tables price dense layers; allowed models without"
-        )
+        raise NotExpressible(target, "experts", True, f"{experts}; allowed models without")
     for kind in kinds:
         if kind.attention.kind != "full":
             raise NotExpressible(
