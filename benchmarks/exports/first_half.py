@@ -17,6 +17,7 @@ from kernelfit.export.blis_names import blis_chip_name
 from kernelfit.export.mock_check import Mock
 from kernelfit.export.refused import NotExpressible
 from kernelfit.kernel.batch import Batch
+from kernelfit.kernel.catalog import definition
 from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.resources import Resource
 
@@ -147,10 +148,17 @@ def _bound(edge: int) -> Callable[[FittedKernel, Sequence[Batch]], list[float | 
     return times
 
 
-_HOST = "no host work per step and request, which these priors put at 1.3 ms and 20 us"
+def _us(*coefficients: str) -> str:
+    return f"{sum(1e6 * definition(name).prior for name in coefficients):.3g} us"
+
+
+_HOST = (
+    f"no host work per step ({_us('launch_step_s', 'schedule_step_s')}) and request "
+    f"({_us('launch_request_s', 'schedule_request_s')})"
+)
 _DEVICE = (
     "no padding to captured sizes, no cost of attention per request, no floor per touched expert "
-    "(1 us at these priors), the weights' rate for experts and elementwise passes; the head priced "
+    f"({_us('expert_floor_s')}), the weights' rate for experts and elementwise passes; the head priced "
     "for every token, experts' FLOP on the step's envelope and not divided by the width"
 )
 

@@ -13,7 +13,7 @@ from kernelfit.export.blis_check import validate_coefficient_set
 from kernelfit.export.blis_names import blis_chip_name
 from kernelfit.kernel import Batch, FittedKernel, Resource
 from kernelfit.kernel.errors import InvalidArgument
-from tests.export.samples import OPTIONS, kernels
+from tests.export.samples import OPTIONS, VALUES, kernels
 from tests.kernel.builders import DEPLOYED, dense, fitted
 
 KERNELS = kernels()
@@ -39,7 +39,7 @@ def entries(kernel: FittedKernel, **settings: str) -> dict[str, dict[str, Any]]:
 
 def judged(verdict: str, method: str = "measured") -> FittedKernel:
     """A kernel whose every coefficient got one verdict."""
-    given = fitted()
+    given = fitted(**VALUES)
     changed = tuple(
         replace(c, verdict=verdict, method=method, ci95=(0.5 * c.value, 2 * c.value))
         for c in given.coefficients
