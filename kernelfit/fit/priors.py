@@ -129,6 +129,45 @@ def _given_spread(name: str, told: Mapping[str, GivenPrior]) -> float:
     return math.hypot(told[name].spread, behind)
 
 
+TIED: tuple[tuple[str, str], ...] = (("hbm_expert_eff", "hbm_weight_eff"),)
+"""Coefficients whose prior follows what was fitted for another: until data tell, experts'
+weights are read as other weights are."""
+
+
+def tied_priors(
+    priors: Priors,
+    names: Sequence[str],
+    log_cost: Floats,
+    given: Sequence[GivenPrior] = (),
+) -> Priors:
+    """Move the priors that follow another coefficient to where that one was fitted.
+
+    Parameters
+    ----------
+    priors : Priors
+        Priors of the unit costs.
+    names : sequence of str
+        Coefficients, in column order.
+    log_cost : ndarray, shape (n_coefficients,)
+        ln of the unit costs of a first fit [ln s].
+    given : sequence of GivenPrior
+        Priors that were stated; they stay where they are.
+
+    Returns
+    -------
+    Priors
+        The same but for the centres of ``TIED``.
+    """
+    centre = priors.centre.copy()
+    stated = {prior.name for prior in given}
+    for follower, leader in TIED:
+        if follower in names and leader in names and follower not in stated:
+            place = list(names).index(follower)
+            moved = log_cost[list(names).index(leader)]
+            centre[place] = np.clip(moved, priors.low[place], priors.high[place])
+    return Priors(centre, priors.spread, priors.low, priors.high)
+
+
 def definition_eff(name: str) -> float:
     """Return the prior efficiency behind a rate or an envelope.
 

@@ -221,10 +221,10 @@ _PLAIN: tuple[Definition, ...] = (
         "s",
         "time",
         "fixed time per touched expert and layer",
-        1e-6,
+        1e-7,
         2.3,
         "assumed",
-        _ORDER.format("10"),
+        "order of magnitude: a start of 3 us, shared by the tens of experts that run at once",
     ),
     Definition(
         "layer_floor_s",
