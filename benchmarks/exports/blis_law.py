@@ -52,7 +52,6 @@ class Blis:
             values[f"gemm_m_half_{quantised}"],
         )
         self.peak = chip.peak(quantised)
-        self.weight_bytes = _width(model.weight_dtype)
         self.hbm = chip.hbm_bytes_per_s * values["hbm_derate"]
         self.catalogue = catalogue.replace("-", "_")
 
@@ -92,23 +91,28 @@ class Blis:
     def layer(self, kind: LayerKind, batch: Batch) -> tuple[float, ...]:
         m, tokens, tp = self.model, batch.tokens(), self.tp
         weights = float(_attention_weights(m, kind))
+        read = weights * _width(kind.attention.weight_dtype or m.weight_dtype)
         if kind.mlp is not None:
-            weights += (3 if kind.mlp.gated else 2) * m.hidden * kind.mlp.intermediate
+            mlp = (3 if kind.mlp.gated else 2) * m.hidden * kind.mlp.intermediate
+            weights += mlp
+            read += mlp * _width(kind.mlp.weight_dtype or m.weight_dtype)
         routed_sm = routed_hbm = 0.0
         ramp = self.peak * self.efficiency(tokens)
         e = kind.experts
         if e is not None:
             one = (3 if e.gated else 2) * m.hidden * e.intermediate
-            weights += m.hidden * e.experts
-            weights += (3 if e.gated else 2) * m.hidden * e.shared_intermediate
+            shared = (3 if e.gated else 2) * m.hidden * e.shared_intermediate
+            weights += m.hidden * e.experts + shared
+            read += m.hidden * e.experts * ACTIVATION_BYTES
+            read += shared * _width(e.shared_weight_dtype or m.weight_dtype)
             # Every token's experts in full, though each rank holds a slice: a known over-charge.
             routed_sm = tokens * e.per_token * 2 * one / ramp
             touched = e.experts * (1 - (1 - e.per_token / e.experts) ** tokens)
-            routed_hbm = touched * one * self.weight_bytes / tp / self.hbm
+            routed_hbm = touched * one * _width(e.weight_dtype or m.weight_dtype) / tp / self.hbm
         sm = tokens * 2 * weights / tp / ramp
         # Two norms with the residual: read twice and written twice.
         passes = tokens * 8 * m.hidden * ACTIVATION_BYTES / tp
-        hbm = (weights * self.weight_bytes / tp + passes) / self.hbm
+        hbm = (read / tp + passes) / self.hbm
         attention_sm, attention_hbm = self.attention(kind, batch)
         message = tokens * m.hidden * ACTIVATION_BYTES
         link = 2 * self.collective("all_reduce", tp, message) if tp > 1 else 0.0

@@ -149,7 +149,7 @@ def _bound(edge: int) -> Callable[[FittedKernel, Sequence[Batch]], list[float | 
 
 
 def _us(*coefficients: str) -> str:
-    return f"{sum(1e6 * definition(name).prior for name in coefficients):.3g} us"
+    return f"{sum(1e6 * definition(name).prior for name in coefficients):g} us"
 
 
 _HOST = (
@@ -157,9 +157,10 @@ _HOST = (
     f"({_us('launch_request_s', 'schedule_request_s')})"
 )
 _DEVICE = (
-    "no padding to captured sizes, no cost of attention per request, no floor per touched expert "
-    f"({_us('expert_floor_s')}), the weights' rate for experts and elementwise passes; the head priced "
-    "for every token, experts' FLOP on the step's envelope and not divided by the width"
+    "no padding to captured sizes, no cost of attention per request, no floor "
+    f"({_us('expert_floor_s')}) and no ramp of its own for each touched expert, the weights' rate "
+    "for experts and elementwise passes; the head priced for every token, experts' FLOP not "
+    "divided by the width"
 )
 
 COMPARISONS = (
