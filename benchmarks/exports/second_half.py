@@ -111,8 +111,8 @@ COMPARISONS: tuple[Comparison, ...] = (
         "vidur",
         "its roundings and sums over the exported rows, beside the kernel's mean",
         vidur_times,
-        "operations follow each other, contexts are rounded up to 256, tokens to 8, and every "
-        "token up to the pool's requests is charged a row of the head",
+        "operations follow each other, contexts are rounded up to 256, tokens to 8, and a step of "
+        "few tokens is charged the launches and the head of decodes, whatever it holds",
     ),
     Comparison(
         "llmservingsim",

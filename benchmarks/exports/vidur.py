@@ -4,8 +4,8 @@
 
 ``PYTHON`` has the PyPI package ``vidur``. It trains its forests on the tables, prices the
 probe batches, and runs a short simulation; the kernel prices the same batches. The package
-adds operations up, rounds contexts up to a grid and takes their mean, and charges the head of
-as many requests as there are tokens.
+adds operations up, rounds contexts up to a grid and takes their mean, and knows tokens, not
+requests: a step of few tokens is charged the host and the head of decodes.
 """
 
 from __future__ import annotations

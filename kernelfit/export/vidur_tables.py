@@ -95,8 +95,8 @@ def tables_of(kernel: FittedKernel, model: VidurModel, grid: Grid) -> Tables:
     -----
     The multiplications by weights fall to the projections by their elements. Elementwise
     passes are the input norm. ``add`` carries the layer's floor and a layer's part of the
-    head and of what the host adds, for which the package has no operation of its own: the head
-    is that of as many requests as tokens, up to ``most_requests``.
+    head and of what the host adds, for which the package has no operation of its own: those of
+    as many decodes as tokens up to ``most_requests``, of one prompt beyond.
     """
     scales = overlap_scales(kernel, probe_batches(kernel))
     layers = kernel.plan.model.layer_count
@@ -143,13 +143,10 @@ def _tokens(grid: Grid) -> list[int]:
 
 
 def _any_batch(tokens: int, most_requests: int) -> Batch:
-    """Return a batch of so many tokens: decodes, and a prompt for what is left."""
-    decodes = min(tokens, most_requests)
-    left = tokens - decodes
-    requests = Batch.decode(decodes, 1).requests
-    if left:
-        requests = (RequestShape(left + 1, 0, left + 1), *requests[1:])
-    return Batch(requests)
+    """Return a batch of so many tokens: decodes as far as they go, beyond them one prompt."""
+    if tokens <= most_requests:
+        return Batch.decode(tokens, 1)
+    return Batch((RequestShape(tokens, 0, tokens),))
 
 
 def _attention(
