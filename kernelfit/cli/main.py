@@ -10,6 +10,7 @@ import typer
 
 from kernelfit import __version__
 from kernelfit.cli import (
+    diff_verb,
     documents_verbs,
     fit_verbs,
     flips_verb,
@@ -67,6 +68,7 @@ def build() -> typer.Typer:
         fit_verbs,
         freeze_verb,
         validate_verb,
+        diff_verb,
         flips_verb,
         kernel_verbs,
         result_verbs,

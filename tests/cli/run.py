@@ -17,6 +17,7 @@ VERBS = (
     "ingest",
     "freeze",
     "validate",
+    "diff",
     "flips",
     "export",
     "explain",
