@@ -56,7 +56,7 @@ def peak_times(kernel: FittedKernel, batches: Sequence[Batch]) -> Array:
     return np.stack(list(operations.values()))
 
 
-def sol_times(at_peak: Array, shares: Sequence[float]) -> Array:
+def sol_times(at_peak: Array, shares: Sequence[float] | Array) -> Array:
     """Return step times of the mode.
 
     Parameters
