@@ -15,7 +15,7 @@ from kernelfit.fit.transfer import carried, given_by, predict_from_others, usual
 from kernelfit.kernel.catalog import Coefficient
 from kernelfit.validate.validate import gpu_left_out
 from tests.fit.simulate import simulate
-from tests.kernel.builders import CHIP, EAGER, dense, mixture
+from tests.kernel.builders import CHIP, EAGER, dense
 
 FAST = replace(
     CHIP,
@@ -23,10 +23,11 @@ FAST = replace(
     peak_flop_per_s=tuple((dtype, 3 * peak) for dtype, peak in CHIP.peak_flop_per_s),
     hbm_bytes_per_s=2 * CHIP.hbm_bytes_per_s,
 )
+WIDE = dense("two", hidden=2048, heads=16, kv_heads=8, layers=16)
 OLD, NEW = (
     [
         simulate("a", dense("one", layers=24), chip, EAGER, seed=seed, steps=500),
-        simulate("b", mixture("two", layers=12), chip, EAGER, seed=seed + 1, steps=500),
+        simulate("b", WIDE, chip, EAGER, seed=seed + 1, steps=500),
     ]
     for chip, seed in ((CHIP, 1), (FAST, 11))
 )
