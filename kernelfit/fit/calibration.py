@@ -55,12 +55,15 @@ class Score:
     rule : str
         ``sum``, ``max`` or ``share``.
     median_ape, mape : float
-        Median and mean absolute percentage error as fractions [1].
+        Median and mean absolute percentage error as fractions, averaged over runs [1].
+    split : str
+        What was held out.
     """
 
     rule: str
     median_ape: float
     mape: float
+    split: str = "time_block"
 
 
 @dataclass(frozen=True, slots=True)
