@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernelfit.fit.choose import choose_rule
 from kernelfit.fit.design import coefficient_names
 from kernelfit.fit.gates import apply_gates
-from kernelfit.fit.point import PointFit, choose_rule, fit_runs, predict_run
+from kernelfit.fit.point import PointFit, fit_runs, predict_run
 from kernelfit.fit.steps import Bools, Floats, RunSteps
 from kernelfit.validate.baselines import DERATE, LEARNERS, roofline
 

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.accuracy.measure import HeldOut, blocks, gated, held_out, score
 from kernelfit.fit.calibrate import Options, calibrate
 from kernelfit.fit.calibration import Calibration
-from kernelfit.fit.point import held_out as product_held_out
+from kernelfit.fit.choose import held_out as product_held_out
 from kernelfit.fit.splits import make_folds
 from kernelfit.fit.steps import RunSteps
 from kernelfit.validate.intervals import bounds_rows, coverage_rows

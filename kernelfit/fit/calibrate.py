@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelfit.fit.calibration import Calibration, Evidence, RunUsed
+from kernelfit.fit.choose import choose_rule, held_out
 from kernelfit.fit.design import build_design, coefficient_names
 from kernelfit.fit.given import GivenPrior, by_name
 from kernelfit.fit.identify import LOST, PINNED, at_bound
 from kernelfit.fit.noise import noise_floor
-from kernelfit.fit.point import PointFit, choose_rule, fit_runs, held_out
+from kernelfit.fit.point import PointFit, fit_runs
 from kernelfit.fit.priors import to_values
 from kernelfit.fit.solve import host_rule_of
 from kernelfit.fit.steps import Floats, RunSteps, phase_mask
@@ -145,7 +146,7 @@ def calibrate(
         residuals=_residuals(runs, predicted),
         seed=options.seed,
         converged=first.solution.converged,
-        warnings=_warnings(first, coefficients, evidence, shares),
+        warnings=(*_warnings(first, coefficients, evidence, shares), *_about_windows(runs)),
         priors=tuple(told[name] for name in names if name in told),
     )
 
@@ -235,6 +236,18 @@ def _residuals(runs: Sequence[RunSteps], predicted: Sequence[Floats]) -> tuple[R
             grid = np.quantile(ratios, np.linspace(0.0, 1.0, RESIDUAL_QUANTILES))
             out.append(Residuals(phase, int(ratios.size), tuple(float(q) for q in grid)))
     return tuple(out)
+
+
+def _about_windows(runs: Sequence[RunSteps]) -> tuple[str, ...]:
+    """Say where a sliding window's context is known from sums alone."""
+    models = dict.fromkeys(run.plan.model.name for run in runs if run.windows_alike)
+    if not models:
+        return ()
+    return (
+        f"{', '.join(models)}: the logs hold sums over requests, so those of a step were "
+        "taken as alike; where some fit in a sliding window and others do not, what is read "
+        "there is overstated",
+    )
 
 
 def _warnings(

@@ -56,6 +56,9 @@ class RunSteps:
         What the probe usually takes on this machine [s]; NaN where unknown.
     chunks_per_token : float
         Streamed chunks per output token of a client-side record [1]; NaN where unknown.
+    windows_alike : bool
+        Whether the totals of sliding windows were worked out from sums over requests, taken
+        as alike, in steps of more than one request.
     """
 
     run: str
@@ -72,6 +75,7 @@ class RunSteps:
     recorder_cost_share: float = 0.0
     probe_reference_s: float = float("nan")
     chunks_per_token: float = float("nan")
+    windows_alike: bool = False
 
     @property
     def size(self) -> int:
@@ -218,9 +222,12 @@ def make_run(
     size = duration.size
     totals = {name: np.asarray(columns[name], dtype=np.float64) for name in TOTAL_FIELDS}
     plan = Plan.of(model, chip, pool, engine_version)
+    alike = alike_windows(totals, plan.basis.windows)
+    several = np.maximum(totals["decode_requests"], totals["requests"] - totals["decode_requests"])
+    windows_alike = not alike.keys() <= columns.keys() and bool(np.any(several > 1.0))
     totals |= {
         name: np.asarray(columns.get(name, values), dtype=np.float64)
-        for name, values in alike_windows(totals, plan.basis.windows).items()
+        for name, values in alike.items()
     }
     unknown = np.full(size, np.nan)
     host = np.asarray(columns.get("host_s", unknown), dtype=np.float64)
@@ -244,4 +251,5 @@ def make_run(
         start_s=np.asarray(columns.get("start_s", unknown), dtype=np.float64),
         recorder_cost_share=recorder_cost_share,
         chunks_per_token=chunks_per_token,
+        windows_alike=windows_alike,
     )

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from kernelfit.fit.calibration import Calibration
-from kernelfit.fit.point import held_out, start_at
+from kernelfit.fit.choose import held_out
+from kernelfit.fit.point import start_at
 from kernelfit.fit.splits import ACROSS_GPUS, SPLITS
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.fit.transfer import predict_from_others
