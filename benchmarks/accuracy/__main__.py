@@ -1,6 +1,7 @@
 """Print every row of the accuracy targets.
 
     python -m benchmarks.accuracy [--shared ../shared] [--rows 1a,1b,2] [--draws 60]
+    python -m benchmarks.accuracy --coefficients
 
 Figures are shares of the measured time; every line stands beside its target and, on the
 same steps, the baselines. Exit status 1 when a target is missed.
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.accuracy import planted, rows
+from benchmarks.accuracy.coefficients import print_coefficients
 from benchmarks.accuracy.data import prepare
 from benchmarks.accuracy.measure import gated
 from kernelfit.documents.chips import load_chip
@@ -87,6 +89,7 @@ def main() -> int:
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--rows", default="1a,1b,2,3,4,5,6,7,8,9")
     parser.add_argument("--draws", type=int, default=60)
+    parser.add_argument("--coefficients", action="store_true", help="print them, and no row")
     options = parser.parse_args()
     wanted = options.rows.split(",")
     began = time.perf_counter()
@@ -94,6 +97,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         runs, refused = load_runs(options.shared, Path(folder))
         print(f"{sum(r.size for r in runs):,} steps of {len(runs)} runs read", flush=True)
+        if options.coefficients:
+            print_coefficients(runs, options.draws)
+            return 0
         public = any(run.plan.chip.kind == "gpu" for run in runs)
         if not public:
             print("no public GPU data: rows 1 to 6 are left out")

@@ -14,6 +14,7 @@ from kernelfit.fit.splits import ACROSS_GPUS, SPLITS
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.fit.transfer import predict_from_others
 from kernelfit.kernel.frozen import to_data
+from kernelfit.kernel.tables import alike_windows
 from kernelfit.validate.baselines import baseline_predictions
 from kernelfit.validate.intervals import bounds_rows, coverage_rows, kernel_of
 from kernelfit.validate.metrics import ErrorRow, error_rows
@@ -206,8 +207,9 @@ def breakdown(run: RunSteps, calibration: Calibration) -> dict[str, Any]:
         "prefill_context_tokens": 0.0 * widths,
         "prefill_pairs": 0.0 * widths,
     }
+    table |= alike_windows(table, kernel.plan.basis.windows)
     times = kernel.step_times(table)
-    resources = [name for name in ("sm", "hbm", "nvlink", "host") if f"{name}_s" in times]
+    resources = [name for name in ("sm", "hbm", "nvlink", "nic", "host") if f"{name}_s" in times]
     return {
         "gpu": calibration.chip.name,
         "model": run.plan.model.name,
