@@ -45,13 +45,9 @@ def read_priors(paths: Sequence[Path]) -> tuple[GivenPrior, ...]:
 
 def _document(path: Path) -> tuple[GivenPrior, ...]:
     from kernelfit.documents.priors import chip_of_priors, load_priors
-    from kernelfit.fit.given import GivenPrior
+    from kernelfit.fit.transfer import given_in
 
-    chip = chip_of_priors(path)
-    return tuple(
-        GivenPrior(p.name, p.value, p.unit, p.spread, p.method, p.source, chip, path.name)
-        for p in load_priors(path)
-    )
+    return given_in(load_priors(path), chip_of_priors(path), path.name)
 
 
 def _calibration(path: Path) -> tuple[GivenPrior, ...]:

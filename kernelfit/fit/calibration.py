@@ -281,6 +281,7 @@ class Calibration:
             "share_of_peak": None if peak is None else c.value,
             "prior": {
                 "value": entry.prior if given is None else given.value,
+                "spread": entry.prior_spread if given is None else given.spread,
                 "method": prior.method,
                 "source": prior.source,
                 "file": None if given is None else given.file,

@@ -108,7 +108,7 @@ def interval(calibration: Calibration) -> tuple[float, float]:
 def test_what_the_data_do_not_say_keeps_the_given_prior() -> None:
     sharp = fit(given("schedule_step_s", 3e-2, 0.05, "s", method="literature"))
     wide = fit(given("schedule_step_s", 3e-2, 0.8, "s", method="literature"))
-    for calibration in (sharp, wide):
+    for calibration, spread in ((sharp, 0.05), (wide, 0.8)):
         (kept,) = [c for c in calibration.coefficients if c.name == "schedule_step_s"]
         assert kept.value == pytest.approx(3e-2)
         assert (kept.verdict, kept.method) == ("prior", "literature")
@@ -117,6 +117,7 @@ def test_what_the_data_do_not_say_keeps_the_given_prior() -> None:
         ]
         assert shown["prior"] == {
             "value": 3e-2,
+            "spread": spread,
             "method": "literature",
             "source": "a table",
             "file": "p.yaml",

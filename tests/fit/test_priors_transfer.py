@@ -8,10 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kernelfit.documents.priors import PriorValue
 from kernelfit.fit.calibrate import Options, calibrate
 from kernelfit.fit.calibration import Calibration
 from kernelfit.fit.splits import ACROSS_GPUS, make_folds
-from kernelfit.fit.transfer import carried, given_by, predict_from_others, usual_composition
+from kernelfit.fit.transfer import (
+    carried,
+    given_by,
+    given_in,
+    predict_from_others,
+    usual_composition,
+)
 from kernelfit.kernel.catalog import Coefficient
 from kernelfit.validate.validate import gpu_left_out
 from tests.fit.simulate import simulate
@@ -75,6 +82,17 @@ def test_an_earlier_calibration_is_a_prior_of_what_it_knows(calibration: Calibra
     # 4 = exp(2 x 1.96 x 0.354); others add 0.2 in quadrature, and no interval counts below 0.1.
     assert first.spread == pytest.approx(math.hypot(math.log(4.0) / 3.92, 0.2))
     assert second.spread == pytest.approx(math.hypot(0.1, 0.2))
+
+
+def test_kernels_timed_alone_say_less_about_steps() -> None:
+    words = ("1", 0.3, "measured", "operator tables", "a scope")
+    table = PriorValue("hbm_kv_eff", 0.8, *words, rows=900)
+    known = PriorValue("hbm_weight_eff", 0.8, *words, rows=0)
+    first, second = given_in((table, known), CHIP.name, "p.yaml")
+    # Three, four, five.
+    assert first.spread == pytest.approx(0.5)
+    assert second.spread == 0.3
+    assert (first.value, first.method, first.file) == (0.8, "measured", "p.yaml")
 
 
 def test_what_carries_over_is_the_geometric_mean(calibration: Calibration) -> None:
