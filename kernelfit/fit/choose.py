@@ -80,10 +80,11 @@ def hardest_split(runs: Sequence[RunSteps]) -> str:
     Returns
     -------
     str
-        ``leave_one_model_out`` with two models, ``leave_one_pool_out`` with three pools,
-        else ``time_block``.
+        ``leave_one_pool_out`` with three pools, ``leave_one_model_out`` with two models,
+        else ``time_block``. A model that is left out takes coefficients with it that only
+        it uses; a pool takes none.
     """
-    for split in ("leave_one_model_out", "leave_one_pool_out"):
+    for split in ("leave_one_pool_out", "leave_one_model_out"):
         if make_folds(runs, split):
             return split
     return "time_block"
@@ -137,7 +138,7 @@ def choose_rule(
         return "sum", (), predicted.popitem()[1]
     gain = SMALLEST_GAIN if split != "time_block" else SMALLEST_GAIN_IN_TIME
     best = _better(scores, RULES, gain)
-    if any(term.stage == LAUNCH_STAGE for run in runs for term in run.plan.terms):
+    if any(_runs_ahead(run) for run in runs):
         # Whether launches hide is asked once the device's own rule is known.
         score(best + HOST_ADDED)
         best = _better(scores, (best, best + HOST_ADDED), gain)
@@ -146,6 +147,16 @@ def choose_rule(
             runs, "time_block", best, quick=True, start=starts[best], given=given
         )
     return best, tuple(scores.values()), predicted[best]
+
+
+def _runs_ahead(run: RunSteps) -> bool:
+    """Whether launches run ahead by the device's doing alone.
+
+    Under asynchronous scheduling the engine hands over a step while the one before it
+    runs: that its host work hides is how it works, and not for a score to decide.
+    """
+    launching = any(term.stage == LAUNCH_STAGE for term in run.plan.terms)
+    return launching and not run.plan.resolution.async_scheduling
 
 
 def _better(scores: Mapping[str, Score], rules: Sequence[str], gain: float) -> str:
