@@ -16,7 +16,7 @@ from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.kernel.stage import LAUNCH_STAGE
 
 SMALLEST_GAIN = 0.05
-SMALLEST_GAIN_IN_TIME = 1.0 / 3.0
+SMALLEST_GAIN_IN_TIME = 0.25
 """Relative gains in held-out error below which the simpler composition is kept [1]: with a
 model or a pool left out, and where only blocks of time could be held out.
 
