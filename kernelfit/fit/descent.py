@@ -23,6 +23,12 @@ FINE = 1e-6
 """Shares of the objective whose fall is no longer worth a step: while starts are compared
 and the scale is not yet known, and in the end [1]."""
 
+FURTHEST = 9.0
+"""Furthest that a step goes at once, relative to where it starts [1]."""
+
+HELD_BACK = 1e-3
+"""Relative step below which what is hidden is not to blame for a step that fails [1]."""
+
 INSIDE = 1e-9
 """Relative distance that iterates keep from their bounds [1]."""
 
@@ -95,12 +101,16 @@ class Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Look:
-    """Objective, its gradient and curvature by the unknowns, relative to their own size."""
+    """Objective, its gradient and curvature by the unknowns, relative to their own size.
+
+    ``hidden`` says which unknowns no row shows where they are: only their prior pulls.
+    """
 
     objective: float
     gradient: Floats
     curvature: Floats
     log_ratio: Floats
+    hidden: npt.NDArray[np.bool_]
 
 
 def _look(problem: Problem, at: Point, noise: float, weight: Floats) -> _Look:
@@ -120,10 +130,12 @@ def _look(problem: Problem, at: Point, noise: float, weight: Floats) -> _Look:
     priors = problem.priors
     off = (at.log_cost[free] - priors.centre[free]) / priors.spread[free]
     n = free.size
+    hidden = np.zeros(gradient.size, dtype=bool)
+    hidden[:n] = np.diag(curvature)[:n] < 1.0 / priors.spread[free] ** 2
     gradient[:n] += off / priors.spread[free]
     curvature[np.arange(n), np.arange(n)] += 1.0 / priors.spread[free] ** 2
     objective = float(np.sum(weight * 2.0 * (root - 1.0)) + np.sum(off**2))
-    return _Look(objective, gradient, curvature, log_ratio)
+    return _Look(objective, gradient, curvature, log_ratio, hidden)
 
 
 def descend(
@@ -160,6 +172,9 @@ def descend(
     -----
     A step is taken in the costs themselves, relative to where they are, and not in their
     logarithms: times are linear in them, so that the valley of an alias is straight.
+
+    What is hidden behind something longer has no slope until it comes out, and then a
+    steep one. Where a step fails, such unknowns are held back before all others are.
     """
     free, priors = problem.free, problem.priors
     weight = problem.weight * trust
@@ -168,11 +183,13 @@ def descend(
     log_cost[free] = np.clip(log_cost[free], low, high)
     at = Point(log_cost, float(np.clip(start.share, 0.0, 1.0)))
     look = _look(problem, at, noise, weight)
-    damping, evaluations, converged = FIRST_DAMPING, 1, False
+    damping, evaluations, converged, reach = FIRST_DAMPING, 1, False, FURTHEST
     while evaluations < max_evaluations and damping < LARGEST_DAMPING:
         lower, upper = np.expm1(low - at.log_cost[free]), np.expm1(high - at.log_cost[free])
         if problem.fit_share:
             lower, upper = np.append(lower, -at.share), np.append(upper, 1.0 - at.share)
+        lower = np.where(look.hidden, np.maximum(lower, -reach), lower)
+        upper = np.where(look.hidden, np.minimum(upper, reach), upper)
         step, promised = _step(look, damping, lower, upper)
         enough = max(ENOUGH, tolerance * look.objective)
         if promised < enough:
@@ -186,8 +203,13 @@ def descend(
         evaluations += 1
         gained = look.objective - seen.objective
         if gained <= 0.0:
-            damping *= 8.0
+            hidden = float(np.max(np.abs(step[look.hidden]), initial=0.0))
+            if hidden > HELD_BACK:
+                reach = 0.1 * hidden
+            else:
+                damping *= 8.0
             continue
+        reach = min(2.0 * reach, FURTHEST)
         damping = max(damping * (0.2 if gained > 0.5 * promised else 1.0), 1e-12)
         at, look = trial, seen
         if gained < enough and promised < 10.0 * enough:
@@ -208,7 +230,7 @@ def _step(look: _Look, damping: float, lower: Floats, upper: Floats) -> tuple[Fl
     target = -solve_triangular(root, look.gradient * scale, trans="T")
     # Not further than a factor of a few at once: the model is local.
     nearest = np.maximum(lower, -0.9) / scale
-    furthest = np.minimum(upper, 9.0) / scale
+    furthest = np.minimum(upper, FURTHEST) / scale
     free_step = solve_triangular(root, target)
     if np.all((free_step > nearest) & (free_step < furthest)):
         step = free_step
