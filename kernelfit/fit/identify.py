@@ -20,6 +20,14 @@ LOST = 0.5
 
 ALIAS_CORRELATION = 0.95
 
+UNSEEN = 1e-5
+"""Singular value, relative to the largest, of a direction that no row shows [1]."""
+
+LEAST_PART = 0.1
+LINKED = 0.05
+"""Length of a column's part in such directions, and cosine between two columns' parts, from
+which they count as trading against each other [1]."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Identifiability:
@@ -74,8 +82,8 @@ def identify(
     With J the derivatives of ln(prediction) by ln cost, the data's information is
     ``J'J / scale^2``; its inverse diagonal gives variances and, times the squared column
     norms, variance inflation factors. Directions of the scaled columns with singular
-    values below 1e-6 of the largest count as unseen. An alias group is a set of columns
-    that dominate one unseen or badly seen direction together.
+    values below 1e-5 of the largest are unseen: columns that trade against each other along
+    them are aliases, and so are two badly seen ones whose estimates correlate.
     """
     predicted, slope, _ = predict(design, solution.log_cost, solution.overlap_share)
     jacobian = slope / predicted[:, None]
@@ -101,10 +109,12 @@ def identify(
         covariance = (rows.T / kept**2) @ rows
         spread = np.sqrt(np.diag(covariance))
         correlation = covariance / np.outer(spread, spread)
+        together = _together(rows[singular < UNSEEN * singular[0]])
         for i in range(columns.size):
             for j in range(i):
                 both_blurred = variance[i] > 10.0 and variance[j] > 10.0
-                if both_blurred and abs(correlation[i, j]) > ALIAS_CORRELATION:
+                alike = abs(correlation[i, j]) > ALIAS_CORRELATION or together[i, j]
+                if both_blurred and alike:
                     aliases[columns[i]].add(int(columns[j]))
                     aliases[columns[j]].add(int(columns[i]))
     share = slope.sum(axis=0) / predicted.sum()
@@ -115,6 +125,24 @@ def identify(
         aliases=tuple(tuple(sorted(a)) for a in aliases),
         condition=condition,
     )
+
+
+def _together(unseen: Floats) -> npt.NDArray[np.bool_]:
+    """Return which columns trade against each other along directions that no row shows.
+
+    Of three columns or more that are multiples of each other, no pair need correlate: the
+    directions are spread over all of them. Their projection links them nonetheless.
+    """
+    projection = np.asarray(unseen.T @ unseen)
+    size = np.sqrt(np.diag(projection))
+    held = size > LEAST_PART
+    linked = np.abs(projection) > LINKED * np.outer(size, size)
+    linked &= np.outer(held, held)
+    while True:
+        wider = (linked.astype(np.float64) @ linked) > 0.0
+        if np.array_equal(wider, linked):
+            return np.asarray(linked)
+        linked = wider
 
 
 def at_bound(log_cost: Floats, priors: Priors) -> npt.NDArray[np.bool_]:

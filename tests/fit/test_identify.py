@@ -66,6 +66,20 @@ def test_columns_that_always_move_together_are_aliases() -> None:
     assert known.aliases == ((), (), ())
 
 
+def test_more_than_two_columns_that_always_move_together_are_all_aliases() -> None:
+    # Four multiples of one column: no two of their estimates correlate beyond a third.
+    # Beside them a pair, and one column of its own.
+    rng = np.random.default_rng(2)
+    one, two, three = rng.uniform(0.5, 2.0, (3, 400))
+    host = np.column_stack([one, two, 2.0 * one, three, 0.3 * one, 5.0 * two, 0.1 * one])
+    found = identify(design(host), solution(7), inflation=1.0)
+    assert found.aliases == ((2, 4, 6), (5,), (0, 4, 6), (), (0, 2, 6), (1,), (0, 2, 4))
+    # A sum of two others is as unknown as they are.
+    host = np.column_stack([one, two, one + two, three])
+    found = identify(design(host), solution(4), inflation=1.0)
+    assert found.aliases == ((1, 2), (0, 2), (0, 1), ())
+
+
 def test_a_correlation_of_099_is_no_alias_but_blurs() -> None:
     rng = np.random.default_rng(1)
     free = rng.uniform(0.2, 2.0, 2000)
