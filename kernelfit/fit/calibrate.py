@@ -31,6 +31,10 @@ RESIDUAL_QUANTILES = 41
 NEGLIGIBLE_SHARE = 1e-3
 """Share of the measured time below which a coefficient does not show [1]."""
 
+SAMPLED_RATIO = 1.5
+"""Stored over fitted steps above which it is told that not all were read [1]; gates drop
+fewer, and say so themselves."""
+
 WIDTHS: tuple[str, ...] = (
     "tensor_parallel_width",
     "data_parallel_width",
@@ -146,7 +150,11 @@ def calibrate(
         residuals=_residuals(runs, predicted),
         seed=options.seed,
         converged=first.solution.converged,
-        warnings=(*_warnings(first, coefficients, evidence, shares), *_about_windows(runs)),
+        warnings=(
+            *_warnings(first, coefficients, evidence, shares),
+            *_about_windows(runs),
+            *_about_samples(runs, stored_steps),
+        ),
         priors=tuple(told[name] for name in names if name in told),
     )
 
@@ -247,6 +255,15 @@ def _about_windows(runs: Sequence[RunSteps]) -> tuple[str, ...]:
         f"{', '.join(models)}: the logs hold sums over requests, so those of a step were "
         "taken as alike; where some fit in a sliding window and others do not, what is read "
         "there is overstated",
+    )
+
+
+def _about_samples(runs: Sequence[RunSteps], stored_steps: Sequence[int]) -> tuple[str, ...]:
+    """Say of which runs only stretches were fitted."""
+    return tuple(
+        f"{run.run}: of its {stored:,} steps, evenly spaced stretches were fitted ({run.size:,})"
+        for run, stored in zip(runs, stored_steps, strict=True)
+        if run.recorded_steps > SAMPLED_RATIO * run.size
     )
 
 

@@ -16,10 +16,15 @@ from kernelfit.fit.steps import FITTED_TIMINGS, Floats, RunSteps, make_run
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.errors import KernelError
 from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.totals import window_column
 from kernelfit.store.scan import RunRecord
 
 SMALLEST_FIT_STEPS = 200
 """Steps below which a GPU type is not fitted."""
+
+MOST_RUN_STEPS = 600_000
+"""Steps of one run above which stretches of it are fitted: its coefficients are then known
+far better than they carry over to anything else."""
 
 HOST_COLUMNS: tuple[str, ...] = ("schedule_s", "dispatch_s", "update_s")
 """Host time outside the worker's span: schedule, hand over, update."""
@@ -87,7 +92,7 @@ def run_steps(record: RunRecord, chip: Chip) -> RunSteps:
     KernelError
         When its deployment cannot be priced truthfully, or it states no model.
     """
-    table = record.steps
+    table = record.sample("steps", MOST_RUN_STEPS)
     model = record.model
     if model is None:
         raise KernelError("the run states no model")
@@ -108,6 +113,11 @@ def run_steps(record: RunRecord, chip: Chip) -> RunSteps:
         "prefill_pairs",
     ):
         columns[name] = _floats(table, name)
+    windows = tuple(
+        sorted({k.attention.window_tokens for k in model.layers if k.attention.window_tokens})
+    )
+    if windows:
+        columns |= window_columns(record, table, windows)
     share = record.row["recorder_cost_share"]
     phases = table.column("phase").to_pylist()
     decoding = columns["decode_requests"] == columns["requests"]
@@ -125,7 +135,49 @@ def run_steps(record: RunRecord, chip: Chip) -> RunSteps:
         ],
         marks=table.column("marks").to_pylist(),
         recorder_cost_share=0.0 if share is None else float(share),
+        recorded_steps=record.rows("steps"),
     )
+
+
+def window_columns(record: RunRecord, steps: pa.Table, windows: Sequence[int]) -> dict[str, Floats]:
+    """Return the totals of sliding windows where the log holds every request.
+
+    Parameters
+    ----------
+    record : RunRecord
+        The run.
+    steps : pyarrow.Table
+        The steps that are fitted.
+    windows : sequence of int
+        Sliding windows of the model [tokens].
+
+    Returns
+    -------
+    dict of str to ndarray, shape (n_steps,)
+        One ``window_column`` per total of each window; nothing where the log holds sums
+        alone, or does not say what a request had computed.
+    """
+    requests = record.requests
+    if requests.num_rows == 0 or requests.column("computed").null_count:
+        return {}
+    key = _floats(requests, "step") * 4096.0 + _floats(requests, "engine")
+    wanted = _floats(steps, "step") * 4096.0 + _floats(steps, "engine")
+    order = np.argsort(wanted, kind="stable")
+    place = np.minimum(np.searchsorted(wanted[order], key), wanted.size - 1)
+    row = order[place]
+    held = wanted[row] == key
+    scheduled, computed = _floats(requests, "scheduled"), _floats(requests, "computed")
+    out: dict[str, Floats] = {}
+    for window in windows:
+        ramp = np.clip(window - computed, 0.0, scheduled)
+        pairs = ramp * computed + ramp * (ramp + 1.0) / 2.0 + (scheduled - ramp) * window
+        context = np.minimum(computed + scheduled, scheduled + window - 1.0)
+        for path, on_path in (("decode", scheduled <= 1.0), ("prefill", scheduled > 1.0)):
+            for what, values in (("context_tokens", context), ("pairs", pairs)):
+                used = held & on_path
+                total = np.bincount(row[used], values[used], minlength=wanted.size)
+                out[window_column(window, f"{path}_{what}")] = np.asarray(total, dtype=np.float64)
+    return out
 
 
 def collect_runs(
@@ -208,7 +260,7 @@ def fit_gpus(
             counts.extend(dropped)
             if passed.size:
                 kept.append(passed)
-                stored.append(run.size)
+                stored.append(max(run.size, run.recorded_steps))
             else:
                 rules = "; ".join(f"{c.id}: {c.rule}" for c in dropped)
                 refused.append(Refused(run.run, f"no step is left after the gates ({rules})"))

@@ -59,6 +59,9 @@ class RunSteps:
     windows_alike : bool
         Whether the totals of sliding windows were worked out from sums over requests, taken
         as alike, in steps of more than one request.
+    recorded_steps : int
+        Steps of the run in the store, where only stretches of it were read; else 0 or as
+        many as were read.
     """
 
     run: str
@@ -76,6 +79,7 @@ class RunSteps:
     probe_reference_s: float = float("nan")
     chunks_per_token: float = float("nan")
     windows_alike: bool = False
+    recorded_steps: int = 0
 
     @property
     def size(self) -> int:
@@ -178,6 +182,7 @@ def make_run(
     marks: Sequence[Sequence[str]] | None = None,
     recorder_cost_share: float = 0.0,
     chunks_per_token: float = float("nan"),
+    recorded_steps: int = 0,
 ) -> RunSteps:
     """Build a run from columns.
 
@@ -207,6 +212,8 @@ def make_run(
         Share of the run's time that recording took [1].
     chunks_per_token : float
         Streamed chunks per output token of a client-side record [1].
+    recorded_steps : int
+        Steps of the run in the store, where only some were read.
 
     Returns
     -------
@@ -252,4 +259,5 @@ def make_run(
         recorder_cost_share=recorder_cost_share,
         chunks_per_token=chunks_per_token,
         windows_alike=windows_alike,
+        recorded_steps=recorded_steps,
     )

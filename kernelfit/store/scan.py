@@ -89,6 +89,45 @@ class RunRecord:
         """
         return pq.read_table(self.folder / f"{name}.parquet", schema=SCHEMAS[name])
 
+    def sample(self, name: str, most_rows: int) -> pa.Table:
+        """Read evenly spaced stretches of a table that is too long to read whole.
+
+        Parameters
+        ----------
+        name : str
+            ``steps`` or another of the run's tables.
+        most_rows : int
+            Rows above which not all are read.
+
+        Returns
+        -------
+        pyarrow.Table
+            Whole row groups in their order, about ``most_rows`` rows of them; the table
+            itself where it is no longer.
+        """
+        with pq.ParquetFile(self.folder / f"{name}.parquet") as file:
+            groups, rows = file.num_row_groups, file.metadata.num_rows
+            if rows <= most_rows:
+                return self.table(name)
+            wanted = max(1, groups * most_rows // rows)
+            chosen = [group * groups // wanted for group in range(wanted)]
+            return file.read_row_groups(chosen).cast(SCHEMAS[name])
+
+    def rows(self, name: str) -> int:
+        """Return how many rows a table of the run has.
+
+        Parameters
+        ----------
+        name : str
+            The table.
+
+        Returns
+        -------
+        int
+            Its rows.
+        """
+        return int(pq.read_metadata(self.folder / f"{name}.parquet").num_rows)
+
     @property
     def steps(self) -> pa.Table:
         """The run's steps."""

@@ -19,6 +19,9 @@ from kernelfit.store.schema import EVENTS, REQUESTS, RUNS, SCHEMAS, STEPS
 
 REJECTS_SUFFIX = ".rejects.jsonl"
 
+ROW_GROUP_ROWS = 1 << 16
+"""Rows per row group: what a reader that needs stretches of a long run can skip."""
+
 
 def _nullable(values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
     """Return a column in which NaN and negative counts are null."""
@@ -179,7 +182,12 @@ def write_run(out: Path, row: Mapping[str, object], run: ParsedRun) -> None:
     try:
         part.mkdir()
         for name in SCHEMAS:
-            pq.write_table(tables[name], part / f"{name}.parquet", compression="zstd")
+            pq.write_table(
+                tables[name],
+                part / f"{name}.parquet",
+                compression="zstd",
+                row_group_size=ROW_GROUP_ROWS,
+            )
         write_atomic(out / f"{run_id}{REJECTS_SUFFIX}", rejects_text(run.rejects))
         if target.exists():
             old = out / f".{run_id}.{token}.old"
