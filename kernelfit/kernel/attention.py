@@ -181,7 +181,7 @@ def delta_rule_flop(n: LinearState) -> float:
     Returns
     -------
     float
-        FLOP: with the state, three products of key and value width (prediction, update,
+        Work [FLOP]: with the state, three products of key and value width (prediction, update,
         output); within a chunk of C tokens, C multiply-adds per element for key-key and
         query-key scores, for solving the triangular system over keys and values, and for
         the output.

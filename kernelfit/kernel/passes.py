@@ -26,7 +26,7 @@ def elementwise_elements(model: Model, kind: LayerKind, resolution: Resolution) 
     Returns
     -------
     float
-        Elements read and written per token on one rank: two norms with their residual
+        Elements read and written per token on one rank [1]: two norms with their residual
         additions (read twice, written twice: 8 hidden), rotary embedding of queries and
         keys (read and written), attention's own reads and writes of queries, new keys and
         values and its output, and the activation function between the MLP's matrices

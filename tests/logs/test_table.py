@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kernelfit.documents.problems import InputError
 from kernelfit.documents.runs import load_run
-from kernelfit.kernel.batch import BatchTotals, RequestShape
+from kernelfit.kernel.batch import RequestShape
+from kernelfit.kernel.totals import BatchTotals
 from kernelfit.logs.columns import UNKNOWN, ParsedRun, mark_names
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.table import TableReader

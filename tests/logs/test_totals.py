@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelfit.kernel.batch import BatchTotals, RequestShape
+from kernelfit.kernel.batch import RequestShape
+from kernelfit.kernel.totals import BatchTotals
 from kernelfit.logs.columns import UNKNOWN
 from kernelfit.logs.totals import request_totals
 
