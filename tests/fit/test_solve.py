@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kernelfit.fit.design import build_design, coefficient_names
-from kernelfit.fit.priors import build_priors, to_values
+from kernelfit.fit.priors import Priors, build_priors, to_values
 from kernelfit.fit.solve import nnls_start, predict, robust_scale, solve
 from kernelfit.fit.steps import RunSteps
 from kernelfit.kernel import FittedKernel, Model, Pool
@@ -168,6 +168,44 @@ def test_row_order_and_doubling_change_nothing() -> None:
     assert two == pytest.approx(one, rel=1e-4)
     assert four == pytest.approx(one, rel=1e-4)
     assert np.median(np.abs(three / one - 1.0)) < 5e-3
+
+
+def test_the_order_of_steps_changes_nothing() -> None:
+    data = [run(i) for i in range(4)]
+    rng = np.random.default_rng(5)
+    mixed = []
+    for one in data:
+        order = rng.permutation(one.size)
+        mixed.append(
+            replace(
+                one,
+                totals={name: values[order] for name, values in one.totals.items()},
+                duration_s=one.duration_s[order],
+                host_s=one.host_s[order],
+                phase=tuple(one.phase[i] for i in order),
+            )
+        )
+    names = coefficient_names(data)
+    priors = build_priors(names, CHIP)
+    solved = [solve(build_design(d, names, 50), priors, "sum") for d in (data, mixed)]
+    one, two = (predict(build_design(data, names, 50), s.log_cost, 0.0)[0] for s in solved)
+    assert two == pytest.approx(one, rel=1e-4)
+
+
+@pytest.mark.parametrize("factor", [1000.0, 1e-3])
+def test_a_clock_in_another_unit_scales_every_cost(factor: float) -> None:
+    # With priors in the same unit, so that nothing else changes: times grow by the factor,
+    # rates fall by it.
+    data = [run(i) for i in range(4)]
+    names = coefficient_names(data)
+    priors = build_priors(names, CHIP)
+    move = np.log(factor)
+    other = Priors(priors.centre + move, priors.spread, priors.low + move, priors.high + move)
+    design = build_design(data, names, 50)
+    plain = solve(design, priors, "sum")
+    scaled = solve(replace(design, measured_s=design.measured_s * factor), other, "sum")
+    assert scaled.log_cost - move == pytest.approx(plain.log_cost, abs=1e-6)
+    assert scaled.scale == pytest.approx(plain.scale)
 
 
 @pytest.mark.parametrize("stream", [0.05, 0.6])

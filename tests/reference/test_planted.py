@@ -155,4 +155,7 @@ def test_no_coefficient_is_silently_wrong(
     calibration = fit(data, rule=rule, seed=seed)
     assert calibration.converged
     assert not silently_wrong(calibration)
-    assert len(check(calibration)) >= 8
+    found = [c for c in calibration.coefficients if c.verdict == "identified"]
+    close = [c for c in found if abs(c.value / TRUTH[c.name] - 1.0) <= 0.02]
+    assert len(found) >= 8
+    assert len(close) >= 0.8 * len(found), [c.name for c in found if c not in close]

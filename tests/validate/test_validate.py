@@ -9,6 +9,7 @@ import pytest
 
 from kernelfit.fit.calibrate import Options, calibrate
 from kernelfit.fit.calibration import Calibration
+from kernelfit.fit.choose import held_out
 from kernelfit.kernel import DatasheetKernel
 from kernelfit.validate.baselines import baseline_predictions, learned, roofline
 from kernelfit.validate.intervals import bounds_rows, coverage_rows, kernel_of, measured_bounds
@@ -126,6 +127,21 @@ def test_intervals_cover_what_they_promise(judged: dict) -> None:  # type: ignor
     ]
     assert all_row["level"] == 0.9
     assert 0.85 <= all_row["covered"] <= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [11, 12, 13])
+@pytest.mark.parametrize(("share", "rule"), [(0.0, "sum"), (0.5, "share")])
+def test_coverage_over_seeds(share: float, rule: str, seed: int) -> None:
+    runs = [
+        simulate(m.name, m, CHIP, EAGER, seed=10 * seed + i, steps=900, share=share)
+        for i, m in enumerate((dense("one", layers=24), mixture("three", layers=12)))
+    ]
+    fit = calibrate(runs, [900, 900], Options(draws=20, rule=rule, seed=seed))
+    predicted = held_out(runs, "time_block", rule)
+    rows = coverage_rows(runs, predicted, fit, "time_block")
+    (all_row,) = [r for r in rows if r.group == "all" and r.phase == "all"]
+    assert 0.85 <= all_row.covered <= 0.95
 
 
 def test_predictions_that_are_off_lose_their_coverage(calibration: Calibration) -> None:
