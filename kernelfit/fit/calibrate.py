@@ -11,7 +11,7 @@ from kernelfit.fit.calibration import Calibration, Evidence, RunUsed
 from kernelfit.fit.choose import choose_rule, held_out
 from kernelfit.fit.design import build_design, coefficient_names
 from kernelfit.fit.given import GivenPrior, by_name
-from kernelfit.fit.identify import LOST, PINNED, at_bound
+from kernelfit.fit.identify import FEWEST_ROWS, LOST, PINNED, at_bound
 from kernelfit.fit.noise import noise_floor
 from kernelfit.fit.point import PointFit, fit_runs
 from kernelfit.fit.priors import to_values
@@ -23,6 +23,7 @@ from kernelfit.fit.uncertainty import (
 )
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.chip import Chip
+from kernelfit.kernel.definitions import MOST
 from kernelfit.kernel.fitted import PHASES
 from kernelfit.kernel.handover import Range, Residuals
 from kernelfit.kernel.totals import TOTAL_FIELDS
@@ -42,6 +43,9 @@ WIDTHS: tuple[str, ...] = (
     "nodes_spanned",
 )
 """Widths of a resolution whose range a calibration has seen."""
+
+NORMAL_95 = 1.96
+"""Standard deviations of a normal variable that hold 95 % of it on both sides [1]."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -181,12 +185,22 @@ def _judge(
             verdict = "prior"
         elif bound_now[k] or bound_share > 0.5 or (data_spread > LOST and negligible[k]):
             verdict = "at_bound"
-        elif data_spread > PINNED or log_spread > PINNED:
+        elif (
+            data_spread > PINNED
+            or log_spread > PINNED
+            or fit.evidence.aliases[k]
+            or fit.evidence.rows[k] < FEWEST_ROWS
+        ):
             verdict = "weak"
         else:
             verdict = "identified"
         low, high = (float(q) for q in np.quantile(samples, [0.025, 0.975]))
         entry = definition(name)
+        if verdict in ("identified", "weak") and data_spread < LOST:
+            # Draws start from the fit and keep its outliers; the wider of the two is told.
+            reach = float(np.exp(NORMAL_95 * data_spread))
+            most = MOST.get(name, 1.0) if entry.kind == "efficiency" else float("inf")
+            low, high = min(low, value / reach), max(high, min(value * reach, most))
         given = told.get(name)
         # A share of a sum that only the prior divides is not measured, nor is a value that
         # was given more sharply than the data could tell.

@@ -12,8 +12,12 @@ from kernelfit.fit.priors import Priors
 from kernelfit.fit.solve import Solution
 from kernelfit.fit.steps import Floats
 
-PINNED = 0.15
-"""Relative standard deviation up to which a coefficient counts as identified [1]."""
+PINNED = 0.05
+"""Relative standard deviation up to which a coefficient counts as identified [1]: known to
+a tenth either way."""
+
+FEWEST_ROWS = 30.0
+"""Rows that must carry a coefficient, however many there are, for it to be identified."""
 
 LOST = 0.5
 """Relative standard deviation above which the prior is all there is [1]."""
@@ -47,6 +51,9 @@ class Identifiability:
         Per coefficient, the others that it cannot be told from.
     condition : float
         Condition number of the scaled columns [1].
+    rows : ndarray, shape (n_coefficients,)
+        Effective number of rows that carry the coefficient, ``(sum j^2)^2 / sum j^4``:
+        all of them where each says as much, one where a single one decides.
     """
 
     data_spread: Floats
@@ -54,6 +61,7 @@ class Identifiability:
     share: Floats
     aliases: tuple[tuple[int, ...], ...]
     condition: float
+    rows: Floats
 
 
 def identify(
@@ -118,12 +126,15 @@ def identify(
                     aliases[columns[i]].add(int(columns[j]))
                     aliases[columns[j]].add(int(columns[i]))
     share = slope.sum(axis=0) / predicted.sum()
+    fourth = np.sum(jacobian**4, axis=0)
+    carried = np.divide(norm**4, fourth, out=np.zeros(count), where=fourth > 0.0)
     return Identifiability(
         data_spread=data_spread,
         vif=vif,
         share=np.asarray(share),
         aliases=tuple(tuple(sorted(a)) for a in aliases),
         condition=condition,
+        rows=carried,
     )
 
 
