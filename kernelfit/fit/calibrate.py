@@ -44,6 +44,9 @@ WIDTHS: tuple[str, ...] = (
 )
 """Widths of a resolution whose range a calibration has seen."""
 
+STILL_PRIOR = 0.5
+"""Distance from a prior's centre, in its spreads, up to which it is what gave the value [1]."""
+
 NORMAL_95 = 1.96
 """Standard deviations of a normal variable that hold 95 % of it on both sides [1]."""
 
@@ -181,7 +184,10 @@ def _judge(
         log_spread = float(np.std(np.log(samples)))
         bound_share = float(np.mean(bound_drawn[:, k]))
         data_spread = float(fit.evidence.data_spread[k])
-        if k in fit.kept_prior:
+        # Left free, but where its prior put it: the data neither hold nor reject it.
+        moved = abs(fit.solution.log_cost[k] - fit.priors.centre[k])
+        held = data_spread > LOST and moved < STILL_PRIOR * fit.priors.spread[k]
+        if k in fit.kept_prior or held:
             verdict = "prior"
         elif bound_now[k] or bound_share > 0.5 or (data_spread > LOST and negligible[k]):
             verdict = "at_bound"

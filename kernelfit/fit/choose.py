@@ -16,9 +16,10 @@ from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.kernel.stage import LAUNCH_STAGE
 
 SMALLEST_GAIN = 0.05
-SMALLEST_GAIN_IN_TIME = 0.25
+SMALLEST_GAIN_IN_TIME = 1.0 / 3.0
 """Relative gains in held-out error below which the simpler composition is kept [1]: with a
-model or a pool left out, and where only blocks of time could be held out.
+model or a pool left out or one deployment alone, and where only blocks of time could be held
+out of several.
 
 Blocks that lie between those fitted say little about other widths and models. On public
 B300 runs the maximum beat the sum between blocks by more than a tenth, and with a
@@ -136,7 +137,9 @@ def choose_rule(
 
     if not all(score(rule) for rule in RULES):
         return "sum", (), predicted.popitem()[1]
-    gain = SMALLEST_GAIN if split != "time_block" else SMALLEST_GAIN_IN_TIME
+    # With one deployment alone there is nothing else to carry over to.
+    alone = len({run.group for run in runs}) == 1
+    gain = SMALLEST_GAIN if split != "time_block" or alone else SMALLEST_GAIN_IN_TIME
     best = _better(scores, RULES, gain)
     if any(_runs_ahead(run) for run in runs):
         # Whether launches hide is asked once the device's own rule is known.

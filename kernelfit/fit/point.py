@@ -10,9 +10,9 @@ import numpy as np
 from kernelfit.fit.calibration import Calibration
 from kernelfit.fit.design import Design, build_design, predict
 from kernelfit.fit.given import GivenPrior
-from kernelfit.fit.identify import LOST, Identifiability, identify
+from kernelfit.fit.identify import FEWEST_ROWS, LOST, Identifiability, identify
 from kernelfit.fit.priors import Priors, build_priors, tied_priors
-from kernelfit.fit.solve import Solution, host_rule_of, solve
+from kernelfit.fit.solve import WORTH, Solution, host_rule_of, objective, solve
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.fit.uncertainty import autocorrelation, variance_inflation
 from kernelfit.kernel.chip import Chip
@@ -98,9 +98,9 @@ def point_fit(
     Notes
     -----
     Starting from the coefficient that the data blur most relative to its prior, each one
-    with a relative spread above 0.5 is held at its prior and the rest refitted, unless
-    the data speak against the prior's value (misfit up by more than 1): then they know
-    something about it, and it stays free.
+    with a relative spread above 0.5, or carried by a few rows alone, is held at its prior
+    and the rest refitted, unless the data speak against the prior's value (misfit up by
+    more than 1): then they know something about it, and it stays free.
     """
     priors = build_priors(design.names, chip, given)
     solution = solve(design, priors, rule, start=start)
@@ -112,7 +112,13 @@ def point_fit(
     # Correlated rows are worth fewer independent ones; only now is it known how many, and
     # what a prior weighs against them.
     weights = np.full(design.measured_s.size, 1.0 / inflation)
-    solution = solve(design, priors, rule, weights=weights, start=solution, scale=solution.scale)
+    scale = solution.scale
+    tries = [solve(design, priors, rule, weights=weights, start=solution, scale=scale)]
+    if start is None:
+        # At what the rows are worth, a valley that the priors find likelier may be as deep.
+        tries.append(solve(design, priors, rule, weights=weights, scale=scale))
+    least = [objective(design, priors, found, weights) for found in tries]
+    solution = tries[-1] if least[-1] < least[0] - WORTH else tries[0]
     full = identify(design, solution, inflation)
     fixed: tuple[int, ...] = ()
     refused: set[int] = set()
@@ -120,7 +126,8 @@ def point_fit(
     while not quick:
         blurred = evidence.data_spread / priors.spread
         blurred[list(fixed) + sorted(refused)] = -1.0
-        blurred[evidence.data_spread <= LOST] = -1.0
+        known = (evidence.data_spread <= LOST) & (evidence.rows >= FEWEST_ROWS)
+        blurred[known] = -1.0
         worst = int(np.argmax(blurred))
         if blurred[worst] <= 0.0:
             break

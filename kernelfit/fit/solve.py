@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from kernelfit.fit.descent import COARSE, FINE, Found, Point, Problem, descend
 from kernelfit.fit.design import Design, predict
 from kernelfit.fit.priors import Priors
+from kernelfit.fit.starts import START_SHARES, bases, both_forms, launch_bound
 from kernelfit.fit.steps import Floats
 
 RULES: tuple[str, ...] = ("sum", "max", "share")
@@ -91,35 +91,6 @@ def start_ratio(design: Design, start: Solution) -> Floats:
     """
     predicted, _, _ = predict(design, start.log_cost, start.overlap_share)
     return np.asarray(np.log(predicted / design.measured_s))
-
-
-def nnls_start(design: Design, priors: Priors) -> Floats:
-    """Return a start: relative non-negative least squares with everything added up.
-
-    Parameters
-    ----------
-    design : Design
-        The design.
-    priors : Priors
-        Priors and bounds of the unit costs.
-
-    Returns
-    -------
-    ndarray, shape (n_coefficients,)
-        ln of the unit costs, inside the bounds [ln s].
-    """
-    relative = design.summed / design.measured_s[:, None]
-    scale = np.linalg.norm(relative, axis=0)
-    scale[scale == 0.0] = 1.0
-    # A small pull to the prior keeps columns without support away from zero.
-    pull = 1e-3 * np.sqrt(design.measured_s.size)
-    left = np.vstack([relative / scale, pull * np.diag(1.0 / (np.exp(priors.centre) * scale))])
-    right = np.concatenate([np.ones(relative.shape[0]), np.full(scale.size, pull)])
-    cost = nnls(left, right)[0] / scale
-    with np.errstate(divide="ignore"):
-        log_cost = np.log(cost)
-    floor = priors.centre - 3.0 * priors.spread
-    return np.asarray(np.clip(np.maximum(log_cost, floor), priors.low + 1e-6, priors.high - 1e-6))
 
 
 def solve(
@@ -201,16 +172,20 @@ def _solve(
         trust = _trust(ratio, noise) ** 2
         first = max_evaluations
     else:
-        bases = _bases(design, priors)
+        tried = bases(design, priors)
         starts = [
             Point(np.where(held, fixed_cost, base), share)
-            for base in bases
+            for base in tried
             for share in START_SHARES[rule]
         ]
         first = max_evaluations if len(starts) == 1 else TRIAL_EVALUATIONS
     rough = COARSE if scale is None else FINE
     tries = [descend(problem, point, noise, trust, first, rough) for point in starts]
-    best = min(tries, key=lambda found: found.objective)
+    usual = len(START_SHARES[rule]) if start is None else 1
+    best = min(tries[:usual], key=lambda found: found.objective)
+    for found in tries[usual:]:
+        if found.objective < best.objective - WORTH:
+            best = found
     evaluations = sum(found.evaluations for found in tries)
     # The scale is re-estimated between rounds; with a given scale one round is enough.
     rounds = 1 if scale is not None else ROUNDS if start is None else ROUNDS_FROM_START
@@ -234,38 +209,6 @@ def _solve(
 TRIAL_EVALUATIONS = 15
 """Evaluations after which the most promising of several starts is followed alone."""
 
-LAYER_LAUNCHES: tuple[str, ...] = ("launch_layer", "launch_attention", "launch_linear")
-"""Launches that grow with the layers. What a step costs the host whatever it holds is not
-started dear: a floor under all steps could pose as a constant of the device, and would be
-wrong at another width."""
-
-LAUNCH_QUANTILE = 0.05
-"""Share of the rows that launching may outlast where a start takes it to bind [1]."""
-
-
-def _bases(design: Design, priors: Priors) -> list[Floats]:
-    """Return starts: one from NNLS, and one where launching outlasts the device.
-
-    What hides behind the device has no slope: where launching is started too cheap, no
-    step ever shows that some rows are bound by it. So it is also started as dear as the
-    quickest rows that hold each kind of it allow.
-    """
-    base = nnls_start(design, priors)
-    prior = np.exp(priors.centre)
-    parts = np.concatenate([block.rows @ (block.launch * prior) for block in design.blocks])
-    whole = parts.sum(axis=1)
-    if not whole.any():
-        return [base]
-    with np.errstate(divide="ignore"):
-        ratio = design.measured_s / whole
-    high = base.copy()
-    for column in np.flatnonzero(parts.any(axis=0)):
-        if not design.names[column].startswith(LAYER_LAUNCHES):
-            continue
-        held = ratio[parts[:, column] > 0.0]
-        high[column] = priors.centre[column] + np.log(np.quantile(held, LAUNCH_QUANTILE))
-    return [base, np.clip(high, priors.low + 1e-6, priors.high - 1e-6)]
-
 
 def _look_again(problem: Problem, best: Found, noise: float, trust: Floats) -> tuple[Found, int]:
     """Try what has no slope where the descent ended, now that the noise is known.
@@ -275,7 +218,7 @@ def _look_again(problem: Problem, best: Found, noise: float, trust: Floats) -> t
     at = best.point
     found = descend(problem, at, noise, trust, TRIAL_EVALUATIONS, COARSE)
     evaluations = found.evaluations
-    for kick in (_both_forms, _launch_bound):
+    for kick in (both_forms, launch_bound):
         moved = kick(problem, found.point)
         if moved is not None:
             trial = descend(problem, moved, noise, trust, TRIAL_EVALUATIONS, COARSE)
@@ -285,62 +228,35 @@ def _look_again(problem: Problem, best: Found, noise: float, trust: Floats) -> t
     return found, evaluations
 
 
-def _launch_bound(problem: Problem, at: Point) -> Point | None:
-    """Return a start where launching outlasts the device in the quickest steps."""
-    design = problem.design
-    cost = np.exp(at.log_cost)
-    launch = np.concatenate([block.rows @ (block.launch @ cost) for block in design.blocks])
-    held = launch > 0.0
-    if not held.any():
-        return None
-    columns = np.any([block.launch.any(axis=0) for block in design.blocks], axis=0)
-    columns &= np.isin(np.arange(columns.size), problem.free)
-    ratio = np.quantile(design.measured_s[held] / launch[held], LAUNCH_QUANTILE)
-    moved = at.log_cost + np.where(columns, np.log(ratio), 0.0)
-    inside = np.clip(moved, problem.priors.low + 1e-6, problem.priors.high - 1e-6)
-    return Point(np.where(columns, inside, at.log_cost), at.share)
-
-
 WORTH = 10.0
 """Fall of the objective for which something comes out of hiding [1]: as much as ten rows
 off by one deviation; less is what the noise of the quickest rows gives by chance."""
 
-SLOWER_STREAM = 1.3
-QUICKER_START = 0.5
-"""Costs of a byte in a collective's stream and in its start against what one line through
-both gave, in a start where both forms are met [1]."""
 
+def objective(design: Design, priors: Priors, solution: Solution, weights: Floats) -> float:
+    """Return what a solution is judged by.
 
-def _both_forms(problem: Problem, at: Point) -> Point | None:
-    """Return a start where both forms of every collective are met.
+    Parameters
+    ----------
+    design : Design
+        The design.
+    priors : Priors
+        Priors of the unit costs.
+    solution : Solution
+        The solution; its scale is the noise.
+    weights : ndarray, shape (n_rows,)
+        Factor on the weight that the design gives each row.
 
-    Of two forms the shorter has no slope: where all messages are fitted by one line, the
-    other form is never heard of, whatever the data would say.
+    Returns
+    -------
+    float
+        Twice the soft-L1 loss of the rows, plus the priors' squares [1].
     """
-    design, free = problem.design, set(problem.free.tolist())
-    column = {name: k for k, name in enumerate(design.names)}
-    _, slope, _ = predict(design, at.log_cost, at.share)
-    seen = np.asarray(slope.any(axis=0))
-    moved = at.log_cost.copy()
-    for name, k in column.items():
-        op = name.removesuffix("_transition_eff")
-        stream = column.get(f"{op}_eff")
-        if op == name or stream is None or seen[k] == seen[stream] or not {k, stream} <= free:
-            continue
-        line = at.log_cost[k] if seen[k] else at.log_cost[stream]
-        moved[k], moved[stream] = line + np.log(QUICKER_START), line + np.log(SLOWER_STREAM)
-    if np.array_equal(moved, at.log_cost):
-        return None
-    inside = np.clip(moved, problem.priors.low + 1e-6, problem.priors.high - 1e-6)
-    return Point(np.asarray(inside), at.share)
-
-
-START_SHARES: dict[str, tuple[float, ...]] = {
-    "sum": (0.0,),
-    "max": (1.0,),
-    # The objective has more than one valley along the share.
-    "share": (0.2, 0.8),
-}
+    predicted, _, _ = predict(design, solution.log_cost, solution.overlap_share)
+    residual = np.log(predicted / design.measured_s) / solution.scale
+    loss = np.sum(design.weight * weights * 2.0 * (np.sqrt(1.0 + residual**2) - 1.0))
+    off = (solution.log_cost - priors.centre) / priors.spread
+    return float(loss + np.sum(off**2))
 
 
 def device_rule_of(composition: str) -> str:

@@ -10,7 +10,8 @@ import pytest
 
 from kernelfit.fit.design import build_design, coefficient_names
 from kernelfit.fit.priors import Priors, build_priors, to_values
-from kernelfit.fit.solve import nnls_start, predict, robust_scale, solve
+from kernelfit.fit.solve import predict, robust_scale, solve
+from kernelfit.fit.starts import nnls_start
 from kernelfit.fit.steps import RunSteps
 from kernelfit.kernel import FittedKernel, Model, Pool
 from kernelfit.kernel.catalog import definition
