@@ -11,7 +11,7 @@ from kernelfit.fit.calibration import Calibration, Evidence, RunUsed
 from kernelfit.fit.choose import choose_rule, held_out
 from kernelfit.fit.design import build_design, coefficient_names
 from kernelfit.fit.given import GivenPrior, by_name
-from kernelfit.fit.identify import FEWEST_ROWS, LOST, PINNED, at_bound
+from kernelfit.fit.identify import BLURRED, FEWEST_ROWS, LOST, PINNED, at_bound
 from kernelfit.fit.noise import noise_floor
 from kernelfit.fit.point import PointFit, fit_runs
 from kernelfit.fit.priors import to_values
@@ -184,6 +184,9 @@ def _judge(
         log_spread = float(np.std(np.log(samples)))
         bound_share = float(np.mean(bound_drawn[:, k]))
         data_spread = float(fit.evidence.data_spread[k])
+        # Blocks tell how far rows go together; the curvature, what draws that start from the
+        # fit and keep its outliers miss.
+        bare_spread = data_spread / float(np.sqrt(fit.inflation))
         # Left free, but where its prior put it: the data neither hold nor reject it.
         moved = abs(fit.solution.log_cost[k] - fit.priors.centre[k])
         held = data_spread > LOST and moved < STILL_PRIOR * fit.priors.spread[k]
@@ -192,8 +195,8 @@ def _judge(
         elif bound_now[k] or bound_share > 0.5 or (data_spread > LOST and negligible[k]):
             verdict = "at_bound"
         elif (
-            data_spread > PINNED
-            or log_spread > PINNED
+            data_spread > BLURRED
+            or max(bare_spread, log_spread) > PINNED
             or fit.evidence.aliases[k]
             or fit.evidence.rows[k] < FEWEST_ROWS
         ):
@@ -203,8 +206,7 @@ def _judge(
         low, high = (float(q) for q in np.quantile(samples, [0.025, 0.975]))
         entry = definition(name)
         if verdict in ("identified", "weak") and data_spread < LOST:
-            # Draws start from the fit and keep its outliers; the wider of the two is told.
-            reach = float(np.exp(NORMAL_95 * data_spread))
+            reach = float(np.exp(NORMAL_95 * bare_spread))
             most = MOST.get(name, 1.0) if entry.kind == "efficiency" else float("inf")
             low, high = min(low, value / reach), max(high, min(value * reach, most))
         given = told.get(name)

@@ -14,7 +14,10 @@ from kernelfit.fit.steps import Floats
 
 PINNED = 0.05
 """Relative standard deviation up to which a coefficient counts as identified [1]: known to
-a tenth either way."""
+a tenth either way, by resampled blocks and by the curvature at independent rows."""
+
+BLURRED = 0.15
+"""The same, if every coefficient suffered from autocorrelation as the mean does [1]."""
 
 FEWEST_ROWS = 30.0
 """Rows that must carry a coefficient, however many there are, for it to be identified."""

@@ -12,7 +12,7 @@ from kernelfit.fit.design import Design, build_design, predict
 from kernelfit.fit.given import GivenPrior
 from kernelfit.fit.identify import FEWEST_ROWS, LOST, Identifiability, identify
 from kernelfit.fit.priors import Priors, build_priors, tied_priors
-from kernelfit.fit.solve import WORTH, Solution, host_rule_of, objective, solve
+from kernelfit.fit.solve import Solution, host_rule_of, solve
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.fit.uncertainty import autocorrelation, variance_inflation
 from kernelfit.kernel.chip import Chip
@@ -112,13 +112,15 @@ def point_fit(
     # Correlated rows are worth fewer independent ones; only now is it known how many, and
     # what a prior weighs against them.
     weights = np.full(design.measured_s.size, 1.0 / inflation)
-    scale = solution.scale
-    tries = [solve(design, priors, rule, weights=weights, start=solution, scale=scale)]
-    if start is None:
-        # At what the rows are worth, a valley that the priors find likelier may be as deep.
-        tries.append(solve(design, priors, rule, weights=weights, scale=scale))
-    least = [objective(design, priors, found, weights) for found in tries]
-    solution = tries[-1] if least[-1] < least[0] - WORTH else tries[0]
+    solution = solve(
+        design,
+        priors,
+        rule,
+        weights=weights,
+        start=solution,
+        scale=solution.scale,
+        wide=start is None,
+    )
     full = identify(design, solution, inflation)
     fixed: tuple[int, ...] = ()
     refused: set[int] = set()

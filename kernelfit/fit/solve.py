@@ -103,6 +103,7 @@ def solve(
     fixed: tuple[int, ...] = (),
     scale: float | None = None,
     max_evaluations: int = MAX_EVALUATIONS,
+    wide: bool = False,
 ) -> Solution:
     """Fit the unit costs.
 
@@ -124,6 +125,9 @@ def solve(
         Noise scale of ln(predicted / measured) [1]; estimated where not given.
     max_evaluations : int
         Most evaluations of the residuals in one round.
+    wide : bool
+        Whether to start from elsewhere too where a start is given: with other weights,
+        a valley that the priors find likelier may be as deep.
 
     Returns
     -------
@@ -145,7 +149,15 @@ def solve(
         raise ValueError("no rows to fit")
     with threadpool_limits(limits=1, user_api="blas"):
         return _solve(
-            design, priors, device_rule_of(rule), weights, start, fixed, scale, max_evaluations
+            design,
+            priors,
+            device_rule_of(rule),
+            weights,
+            start,
+            fixed,
+            scale,
+            max_evaluations,
+            wide,
         )
 
 
@@ -158,6 +170,7 @@ def _solve(
     fixed: tuple[int, ...],
     scale: float | None,
     max_evaluations: int,
+    wide: bool,
 ) -> Solution:
     held = np.zeros(len(design.names), dtype=bool)
     held[list(fixed)] = True
@@ -166,19 +179,20 @@ def _solve(
     problem = Problem(design, priors, weight, np.flatnonzero(~held), rule == "share")
     fixed_cost = np.clip(priors.centre, priors.low, priors.high)
     trust = np.ones(weight.size)
+    starts: list[Point] = []
     if start is not None:
         starts = [Point(np.where(held, fixed_cost, start.log_cost), start.overlap_share)]
         ratio = np.log(predict(design, start.log_cost, start.overlap_share)[0] / design.measured_s)
         trust = _trust(ratio, noise) ** 2
-        first = max_evaluations
-    else:
-        tried = bases(design, priors)
-        starts = [
+    if start is None or wide:
+        starts += [
             Point(np.where(held, fixed_cost, base), share)
-            for base in tried
+            for base in bases(design, priors)
             for share in START_SHARES[rule]
         ]
-        first = max_evaluations if len(starts) == 1 else TRIAL_EVALUATIONS
+    # One of several is followed further; where no round follows, each goes to its end.
+    several = start is None and scale is None and len(starts) > 1
+    first = TRIAL_EVALUATIONS if several else max_evaluations
     rough = COARSE if scale is None else FINE
     tries = [descend(problem, point, noise, trust, first, rough) for point in starts]
     usual = len(START_SHARES[rule]) if start is None else 1
@@ -231,32 +245,6 @@ def _look_again(problem: Problem, best: Found, noise: float, trust: Floats) -> t
 WORTH = 10.0
 """Fall of the objective for which something comes out of hiding [1]: as much as ten rows
 off by one deviation; less is what the noise of the quickest rows gives by chance."""
-
-
-def objective(design: Design, priors: Priors, solution: Solution, weights: Floats) -> float:
-    """Return what a solution is judged by.
-
-    Parameters
-    ----------
-    design : Design
-        The design.
-    priors : Priors
-        Priors of the unit costs.
-    solution : Solution
-        The solution; its scale is the noise.
-    weights : ndarray, shape (n_rows,)
-        Factor on the weight that the design gives each row.
-
-    Returns
-    -------
-    float
-        Twice the soft-L1 loss of the rows, plus the priors' squares [1].
-    """
-    predicted, _, _ = predict(design, solution.log_cost, solution.overlap_share)
-    residual = np.log(predicted / design.measured_s) / solution.scale
-    loss = np.sum(design.weight * weights * 2.0 * (np.sqrt(1.0 + residual**2) - 1.0))
-    off = (solution.log_cost - priors.centre) / priors.spread
-    return float(loss + np.sum(off**2))
 
 
 def device_rule_of(composition: str) -> str:
