@@ -66,6 +66,18 @@ def bases(design: Design, priors: Priors) -> list[Floats]:
     What hides behind the device has no slope: where launching is started too cheap, no
     step ever shows that some rows are bound by it. So it is also started as dear as the
     quickest rows that hold each kind of it allow.
+
+    Parameters
+    ----------
+    design : Design
+        The design.
+    priors : Priors
+        Priors and bounds of the unit costs.
+
+    Returns
+    -------
+    list of ndarray, shape (n_coefficients,)
+        ln of the unit costs, inside the bounds [ln s].
     """
     base = nnls_start(design, priors)
     prior = np.exp(priors.centre)
@@ -85,7 +97,20 @@ def bases(design: Design, priors: Priors) -> list[Floats]:
 
 
 def launch_bound(problem: Problem, at: Point) -> Point | None:
-    """Return a start where launching outlasts the device in the quickest steps."""
+    """Return a start where launching outlasts the device in the quickest steps.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is fitted.
+    at : Point
+        Where the descent is.
+
+    Returns
+    -------
+    Point or None
+        The start, costs in [ln s]; None where nothing is launched ahead per layer.
+    """
     design = problem.design
     cost = np.exp(at.log_cost)
     launch = np.concatenate([block.rows @ (block.launch @ cost) for block in design.blocks])
@@ -108,6 +133,18 @@ def both_forms(problem: Problem, at: Point) -> Point | None:
 
     Of two forms the shorter has no slope: where all messages are fitted by one line, the
     other form is never heard of, whatever the data would say.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is fitted.
+    at : Point
+        Where the descent is.
+
+    Returns
+    -------
+    Point or None
+        The start, costs in [ln s]; None where both forms are met already.
     """
     design, free = problem.design, set(problem.free.tolist())
     column = {name: k for k, name in enumerate(design.names)}
