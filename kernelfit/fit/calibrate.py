@@ -199,6 +199,8 @@ def _judge(
             or max(bare_spread, log_spread) > PINNED
             or fit.evidence.aliases[k]
             or fit.evidence.rows[k] < FEWEST_ROWS
+            # The least error of any law would drown it.
+            or negligible[k]
         ):
             verdict = "weak"
         else:
