@@ -162,8 +162,8 @@ def capture_sizes(
         if rounded != sizes:
             log.override(
                 "cudagraph_capture_sizes",
-                f"{len(sizes)} sizes up to {sizes[-1]}",
-                f"{len(rounded)} sizes up to {rounded[-1]}",
+                _told(sizes),
+                _told(rounded),
                 f"multiples of the {query} tokens that a speculating request schedules",
             )
         return rounded
@@ -217,6 +217,11 @@ def _default(
             "max_cudagraph_capture_size", wanted, ordered[-1], "the largest size of the list"
         )
     return ordered
+
+
+def _told(sizes: tuple[int, ...]) -> str:
+    """Return sizes as text; two lists that differ read differently."""
+    return ", ".join(str(size) for size in sizes)
 
 
 def _rounded(sizes: tuple[int, ...], query: int) -> tuple[int, ...]:

@@ -343,3 +343,13 @@ def test_an_mlp_that_does_not_divide_is_a_bad_argument() -> None:
     run(Pool(tp=4), model)
     with pytest.raises(InvalidArgument, match="MLP width"):
         run(Pool(tp=8), model)
+
+
+def test_rounded_capture_sizes_read_differently_from_those_asked_for() -> None:
+    # Two lists of as many sizes up to the same largest once read alike.
+    pool = Pool(
+        speculative_method="ngram", num_speculative_tokens=1, cudagraph_capture_sizes=(1, 4)
+    )
+    resolution = resolve(pool, dense(), CHIP, "0.20.0")
+    (change,) = [o for o in resolution.overrides if o.field == "cudagraph_capture_sizes"]
+    assert (change.requested, change.resolved) == ("1, 4", "2, 4")
