@@ -139,7 +139,7 @@ def held_out(
         train = [run.take(~test) for run, test in zip(runs, fold, strict=True)]
         train = [run for run in train if run.size]
         if rule is None:
-            rule = choose_rule(train)[0]
+            rule = choose_rule(train).rule
         fit = fit_runs(train, names, rule)
         fits.append(fit)
         for index, (run, test) in enumerate(zip(runs, fold, strict=True)):

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelfit.fit.calibration import Calibration, Evidence, RunUsed
-from kernelfit.fit.choose import choose_rule, held_out
+from kernelfit.fit.choose import Choice, choose_rule, held_out
 from kernelfit.fit.design import build_design, coefficient_names
 from kernelfit.fit.given import GivenPrior, by_name
 from kernelfit.fit.identify import BLURRED, FEWEST_ROWS, LOST, PINNED, at_bound
 from kernelfit.fit.noise import noise_floor
 from kernelfit.fit.point import PointFit, fit_runs
 from kernelfit.fit.priors import to_values
+from kernelfit.fit.rivals import allow_for, find_rivals
 from kernelfit.fit.solve import host_rule_of
 from kernelfit.fit.steps import Floats, RunSteps, phase_mask
 from kernelfit.fit.uncertainty import (
@@ -111,10 +112,11 @@ def calibrate(
     names = coefficient_names(runs)
     # The free fits' held-out errors set the noise of the intervals.
     if options.rule is None:
-        rule, scores, predicted = choose_rule(runs, options.priors)
+        choice = choose_rule(runs, options.priors)
     else:
-        rule, scores = options.rule, ()
-        predicted = held_out(runs, "time_block", rule, given=options.priors)
+        predicted = held_out(runs, "time_block", options.rule, given=options.priors)
+        choice = Choice(options.rule, (), predicted, ())
+    rule = choice.rule
     first = fit_runs(runs, names, rule, given=options.priors)
     block_steps = block_length(first.correlation)
     design = build_design(runs, names, block_steps, host_rule_of(rule))
@@ -129,7 +131,8 @@ def calibrate(
         progress=None if progress is None else lambda d, n: progress("bootstrap", d, n),
     )
     told = by_name(options.priors)
-    coefficients, evidence = _judge(first, log_draws, chip, told)
+    judged, evidence = _judge(first, log_draws, chip, told)
+    coefficients, unsettled = allow_for(judged, find_rivals(choice, names, chip))
     draws = tuple(
         tuple(to_values(names, np.exp(row), chip)[name] for name in names) for row in log_draws
     )
@@ -139,7 +142,7 @@ def calibrate(
         evidence=evidence,
         rule=rule,
         overlap_share=first.solution.overlap_share,
-        scores=scores,
+        scores=choice.scores,
         scale=first.solution.scale,
         lag1=float(first.correlation[1]),
         inflation=first.inflation,
@@ -154,11 +157,12 @@ def calibrate(
         draw_names=tuple(names),
         draws=draws,
         draw_shares=tuple(float(share) for share in shares),
-        residuals=_residuals(runs, predicted),
+        residuals=_residuals(runs, choice.predicted),
         seed=options.seed,
         converged=first.solution.converged,
         warnings=(
             *_warnings(first, coefficients, evidence, shares),
+            *unsettled,
             *_about_windows(runs),
             *_about_samples(runs, stored_steps),
         ),

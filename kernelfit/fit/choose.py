@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,28 @@ out of several.
 Blocks that lie between those fitted say little about other widths and models. On public
 B300 runs the maximum beat the sum between blocks by more than a tenth, and with a
 tensor-parallel width left out it was three times worse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The composition that held-out scores chose.
+
+    Attributes
+    ----------
+    rule : str
+        How resources combine.
+    scores : tuple of Score
+        Every rule's scores; none where nothing could be held out.
+    predicted : tuple of ndarray, shape (n_steps,)
+        The rule's held-out predictions of time blocks per run [s].
+    solutions : tuple of (str, Solution)
+        Every scored rule's quick fit to all runs, in the order of the scores.
+    """
+
+    rule: str
+    scores: tuple[Score, ...]
+    predicted: tuple[Floats, ...]
+    solutions: tuple[tuple[str, Solution], ...]
 
 
 def held_out(
@@ -91,9 +114,7 @@ def hardest_split(runs: Sequence[RunSteps]) -> str:
     return "time_block"
 
 
-def choose_rule(
-    runs: Sequence[RunSteps], given: Sequence[GivenPrior] = ()
-) -> tuple[str, tuple[Score, ...], tuple[Floats, ...]]:
+def choose_rule(runs: Sequence[RunSteps], given: Sequence[GivenPrior] = ()) -> Choice:
     """Choose how resources combine by what was held out.
 
     Parameters
@@ -105,14 +126,10 @@ def choose_rule(
 
     Returns
     -------
-    str
+    Choice
         The rule with the lowest error on the hardest split that the runs allow; ``sum``,
         the simplest, unless another gains enough on it. Whether host work that runs
         ahead hides is decided the same way.
-    tuple of Score
-        Every rule's scores; none where nothing could be held out.
-    tuple of ndarray, shape (n_steps,)
-        The chosen rule's held-out predictions of time blocks per run [s].
     """
     scores: dict[str, Score] = {}
     predicted: dict[str, tuple[Floats, ...]] = {}
@@ -136,7 +153,7 @@ def choose_rule(
         return bool(errors)
 
     if not all(score(rule) for rule in RULES):
-        return "sum", (), predicted.popitem()[1]
+        return Choice("sum", (), predicted.popitem()[1], ())
     # With one deployment alone there is nothing else to carry over to.
     alone = len({run.group for run in runs}) == 1
     gain = SMALLEST_GAIN if split != "time_block" or alone else SMALLEST_GAIN_IN_TIME
@@ -149,7 +166,8 @@ def choose_rule(
         predicted[best] = held_out(
             runs, "time_block", best, quick=True, start=starts[best], given=given
         )
-    return best, tuple(scores.values()), predicted[best]
+    solutions = tuple((rule, starts[rule]) for rule in scores)
+    return Choice(best, tuple(scores.values()), predicted[best], solutions)
 
 
 def _runs_ahead(run: RunSteps) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from kernelfit.kernel.dtypes import dtype_bytes
 from kernelfit.kernel.errors import InvalidArgument, Refusal
+from kernelfit.kernel.integers import ceil_div
 from kernelfit.kernel.layers import Attention
 from kernelfit.kernel.model import Model
 from kernelfit.kernel.resolved import Resolution
@@ -24,10 +25,6 @@ STATE_BLOCKS: tuple[tuple[str, int], ...] = (("none", 1), ("align", 2), ("all", 
 """Recurrent states of a running sequence by ``mamba_cache_mode``, whatever its length: the
 current one, or that of the last page boundary beside it; vLLM ``MambaSpec``. Under ``all``
 (engines before 0.32) every page of tokens keeps one instead."""
-
-
-def _ceil(amount: int, ways: int) -> int:
-    return -(-amount // ways)
 
 
 def token_bytes(attention: Attention, resolution: Resolution) -> int:
@@ -126,7 +123,7 @@ def page_tokens(model: Model, resolution: Resolution) -> int:
     size = resolution.block_size
     if not state or not token:
         return size
-    return size * max(1, _ceil(state, size * token))
+    return size * max(1, ceil_div(state, size * token))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +145,7 @@ def _padded(counts: list[int]) -> list[int]:
     size = min(counts)
     if max(counts) < 1.5 * size:
         size = max(counts)
-    return [_ceil(count, size) * size for count in counts]
+    return [ceil_div(count, size) * size for count in counts]
 
 
 def _groups(model: Model, resolution: Resolution) -> tuple[_Group, ...]:
@@ -195,7 +192,7 @@ def _window_pages(window_tokens: int, page: int, resolution: Resolution) -> int:
     """
     steps = 2 if resolution.async_scheduling else 1
     unsettled = resolution.decode_query_tokens * steps
-    return _ceil(window_tokens + unsettled - 2, page) + 1
+    return ceil_div(window_tokens + unsettled - 2, page) + 1
 
 
 def sequence_bytes(model: Model, resolution: Resolution, tokens: int) -> int:
@@ -235,7 +232,7 @@ def sequence_bytes(model: Model, resolution: Resolution, tokens: int) -> int:
     page = page_tokens(model, resolution)
     total = 0
     for group in _groups(model, resolution):
-        pages = _ceil(tokens, page)
+        pages = ceil_div(tokens, page)
         if group.kind == "sliding":
             pages = min(pages, _window_pages(group.window_tokens, page, resolution))
         if group.kind == "linear" and resolution.mamba_cache_mode != "all":

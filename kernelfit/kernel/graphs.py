@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kernelfit.kernel.asked import Asked, OverrideLog
 from kernelfit.kernel.errors import InvalidArgument
+from kernelfit.kernel.integers import ceil_div
 from kernelfit.kernel.rules import CAPTURES, GRAPHLESS_EXCHANGES, CaptureRule, rule
 
 GRAPH_MODES: tuple[str, ...] = (
@@ -225,7 +226,7 @@ def _told(sizes: tuple[int, ...]) -> str:
 
 
 def _rounded(sizes: tuple[int, ...], query: int) -> tuple[int, ...]:
-    up = {-(-size // query) * query for size in sizes}
+    up = {ceil_div(size, query) * query for size in sizes}
     kept = tuple(sorted(size for size in up if size <= sizes[-1]))
     if kept:
         return kept

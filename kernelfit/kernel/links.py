@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernelfit.kernel.integers import ceil_div
 from kernelfit.kernel.resolved import Resolution
 from kernelfit.kernel.resources import Resource
 from kernelfit.kernel.stage import Stage
@@ -25,7 +26,7 @@ def nodes_of_group(ranks: int, stride: int, ranks_per_node: int) -> int:
         At least 1; every node holds the same number of the group's ranks where the
         widths are powers of two, and the group is taken as spread evenly otherwise.
     """
-    return max(1, min(ranks, -(-(ranks * stride) // ranks_per_node)))
+    return max(1, min(ranks, ceil_div(ranks * stride, ranks_per_node)))
 
 
 def all_reduce(

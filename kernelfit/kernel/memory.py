@@ -9,6 +9,7 @@ from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.dtypes import dtype_bytes
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.estimate import MemoryBreakdown
+from kernelfit.kernel.integers import ceil_div
 from kernelfit.kernel.layers import LayerKind
 from kernelfit.kernel.model import Model
 from kernelfit.kernel.pool import Pool
@@ -306,6 +307,6 @@ def kv_room_bytes(plan: Deployed) -> int:
     share = resolution.gpu_memory_utilization
     if plan.chip.kind == "cpu":
         ranks = resolution.tensor_parallel_width * resolution.data_parallel_width
-        on_machine = -(-ranks // max(1, resolution.nodes_spanned))
+        on_machine = ceil_div(ranks, max(1, resolution.nodes_spanned))
         share = min(share, 1.0 / on_machine)
     return max(0, int(plan.chip.hbm_bytes * share) - fixed_bytes(plan).total())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kernelfit.kernel.asked import Asked, OverrideLog
 from kernelfit.kernel.errors import InvalidArgument, Refusal
+from kernelfit.kernel.integers import ceil_div
 from kernelfit.kernel.model import LayerKind, dtype_bytes
 from kernelfit.kernel.rules import (
     CPU_PAGE,
@@ -256,7 +257,7 @@ def _held_by_state(asked: Asked, cache: str, state: str, query: int, size: int) 
     unit = size
     if asked.has("mla"):
         unit = max(unit, rule(LATENT_HYBRID_PAGE, asked.version))
-    return unit * -(-round(needed) // round(unit * per_token))
+    return unit * ceil_div(round(needed), round(unit * per_token))
 
 
 def state_bytes(asked: Asked, kind: LayerKind, state: str, query: int) -> float:

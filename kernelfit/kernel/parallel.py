@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kernelfit.kernel.asked import Asked, OverrideLog
 from kernelfit.kernel.errors import InvalidArgument, Refusal
+from kernelfit.kernel.integers import ceil_div
 from kernelfit.kernel.rules import (
     CUSTOM_ALL_REDUCE,
     EXCHANGE_DEFAULT,
@@ -53,7 +54,7 @@ def placement(asked: Asked, log: OverrideLog) -> tuple[int, int]:
         )
     per_node = asked.ranks // pool.nodes
     if per_node > asked.pool_gpus:
-        least = -(-asked.ranks // asked.pool_gpus)
+        least = ceil_div(asked.ranks, asked.pool_gpus)
         raise InvalidArgument(
             "nodes", pool.nodes, f"at least {least}: a node has {asked.pool_gpus} GPUs"
         )

@@ -9,6 +9,7 @@ whole by every rank.
 from __future__ import annotations
 
 from kernelfit.kernel.dtypes import dtype_bytes
+from kernelfit.kernel.integers import ceil_div
 from kernelfit.kernel.layers import Attention, Experts, LayerKind
 from kernelfit.kernel.model import Model, mlp_parameters, stored_bytes
 from kernelfit.kernel.resolved import Resolution
@@ -17,10 +18,6 @@ VOCAB_PADDING = 64
 """Rows to which the embedding and the head are padded; vLLM ``vocab_parallel_embedding.py``."""
 
 _FULL_PRECISION_BYTES = 4
-
-
-def _ceil(amount: int, ways: int) -> int:
-    return -(-amount // ways)
 
 
 def experts_per_rank(experts: Experts, resolution: Resolution) -> int:
@@ -39,7 +36,7 @@ def experts_per_rank(experts: Experts, resolution: Resolution) -> int:
         All of them without expert parallelism, where each is sharded instead; otherwise
         experts over the expert-parallel width, rounded up, without redundant ones.
     """
-    return _ceil(experts.experts, resolution.expert_parallel_width)
+    return ceil_div(experts.experts, resolution.expert_parallel_width)
 
 
 def _expert_shards(resolution: Resolution) -> int:
@@ -55,7 +52,7 @@ def _expert_shards(resolution: Resolution) -> int:
 def _expert_bytes(model: Model, experts: Experts, resolution: Resolution) -> float:
     """Bytes of one routed expert on a rank that holds it."""
     shards = _expert_shards(resolution)
-    width = _ceil(experts.intermediate, shards)
+    width = ceil_div(experts.intermediate, shards)
     total = mlp_parameters(model, width, experts.gated) * stored_bytes(model, experts.weight_dtype)
     if experts.bias:
         biases = (2 if experts.gated else 1) * width + model.hidden
@@ -71,7 +68,7 @@ def _latent_parameters(model: Model, attention: Attention, tp: int) -> int:
     m = attention.latent
     if m is None:
         return 0
-    heads = _ceil(attention.heads, tp)
+    heads = ceil_div(attention.heads, tp)
     query = heads * (m.nope_head_dim + m.rope_head_dim)
     total = m.query_rank * (model.hidden + query) if m.query_rank else model.hidden * query
     total += model.hidden * (m.kv_rank + m.rope_head_dim)
@@ -87,16 +84,16 @@ def _attention_bytes(model: Model, attention: Attention, tp: int) -> float:
         return _latent_parameters(model, attention, tp) * own + (m.query_rank + m.kv_rank) * plain
     if attention.linear is not None:
         n = attention.linear
-        keys = _ceil(n.key_heads, tp) * n.key_head_dim
-        heads = _ceil(n.value_heads, tp)
+        keys = ceil_div(n.key_heads, tp) * n.key_head_dim
+        heads = ceil_div(n.value_heads, tp)
         values = heads * n.value_head_dim
         total = model.hidden * (2 * keys + 3 * values) * own
         # Two scalars per value head, projected and learned, and the convolution: checkpoints
         # leave them out of a quantisation.
         small = model.hidden * 2 * heads + (2 * keys + values) * n.conv_kernel + 2 * heads
         return total + (small + n.value_head_dim) * plain
-    heads = _ceil(attention.heads, tp)
-    kv_heads = max(1, _ceil(attention.kv_heads, tp))
+    heads = ceil_div(attention.heads, tp)
+    kv_heads = max(1, ceil_div(attention.kv_heads, tp))
     queries = (2 if attention.output_gate else 1) * heads
     total = model.hidden * attention.head_dim * (queries + heads + 2 * kv_heads) * own
     small = attention.head_dim * (heads + 2 * kv_heads) if attention.bias else 0
@@ -111,7 +108,7 @@ def _layer_bytes(model: Model, kind: LayerKind, resolution: Resolution) -> float
     plain = dtype_bytes(model.dtype)
     total = _attention_bytes(model, kind.attention, tp) + 2 * model.hidden * plain
     if kind.mlp is not None:
-        width = _ceil(kind.mlp.intermediate, tp)
+        width = ceil_div(kind.mlp.intermediate, tp)
         total += mlp_parameters(model, width, kind.mlp.gated) * stored_bytes(
             model, kind.mlp.weight_dtype
         )
@@ -124,7 +121,7 @@ def _layer_bytes(model: Model, kind: LayerKind, resolution: Resolution) -> float
         total += e.experts * e.score_bias * _FULL_PRECISION_BYTES
         # Where the rows are split between tensor-parallel ranks, shared experts are not.
         ways = 1 if resolution.sequence_parallel_moe else tp
-        shared = mlp_parameters(model, _ceil(e.shared_intermediate, ways), e.gated)
+        shared = mlp_parameters(model, ceil_div(e.shared_intermediate, ways), e.gated)
         total += shared * stored_bytes(model, e.shared_weight_dtype)
         total += model.hidden * e.shared_gate * plain
     return total
@@ -155,9 +152,9 @@ def weight_bytes_per_rank(model: Model, resolution: Resolution) -> int:
     layers and vision towers.
     """
     plain = dtype_bytes(model.dtype)
-    rows = _ceil(model.vocab, VOCAB_PADDING) * VOCAB_PADDING
+    rows = ceil_div(model.vocab, VOCAB_PADDING) * VOCAB_PADDING
     tables = 1 if model.tied_head else 2
-    rows = _ceil(rows, resolution.tensor_parallel_width)
+    rows = ceil_div(rows, resolution.tensor_parallel_width)
     total = (rows * tables + 1) * model.hidden * plain
     for kind in model.layers:
         total += kind.count * _layer_bytes(model, kind, resolution)
@@ -186,7 +183,9 @@ def redundant_expert_bytes(model: Model, resolution: Resolution) -> int:
     for kind in model.layers:
         e = kind.experts
         if e is not None:
-            held = _ceil(e.experts + resolution.redundant_experts, resolution.expert_parallel_width)
+            held = ceil_div(
+                e.experts + resolution.redundant_experts, resolution.expert_parallel_width
+            )
             added = held - experts_per_rank(e, resolution)
             total += kind.count * added * _expert_bytes(model, e, resolution)
     return round(total)
@@ -219,6 +218,6 @@ def absorbed_bytes(model: Model, resolution: Resolution) -> int:
     for kind in model.layers:
         m = kind.attention.latent
         if m is not None:
-            heads = _ceil(kind.attention.heads, tp)
+            heads = ceil_div(kind.attention.heads, tp)
             elements += kind.count * m.kv_rank * heads * (m.nope_head_dim + m.value_head_dim)
     return round(elements * dtype_bytes(model.dtype))

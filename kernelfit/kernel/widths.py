@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kernelfit.kernel.asked import Asked
 from kernelfit.kernel.errors import InvalidArgument
+from kernelfit.kernel.integers import ceil_div
 from kernelfit.kernel.model import Attention, LayerKind
 from kernelfit.kernel.parallel import asked_exchange, sequence_parallel
 
@@ -28,7 +29,7 @@ def check_widths(asked: Asked) -> None:
         When a width does not divide what it shards.
     """
     pool, tp = asked.pool, asked.pool.tp
-    padded = -(-asked.model.vocab // VOCAB_PADDING) * VOCAB_PADDING
+    padded = ceil_div(asked.model.vocab, VOCAB_PADDING) * VOCAB_PADDING
     _divides("tp", tp, padded, "rows of the padded vocabulary")
     for kind in asked.model.layers:
         _check_attention(tp, kind.attention)

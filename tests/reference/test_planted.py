@@ -103,12 +103,12 @@ def test_what_hides_behind_the_device_is_not_identified(overlapped: Calibration)
 @pytest.mark.parametrize(("share", "rule"), [(0.0, "sum"), (0.6, "share"), (1.0, "max")])
 def test_the_composition_is_chosen_by_held_out_score(share: float, rule: str) -> None:
     places = ((0, 1), (1, 1), (2, 1), (3, 1), (0, 2), (2, 2))
-    chosen, scores, _ = choose_rule(fleet(share=share, steps=300, places=places))
-    by_rule = {s.rule: s.median_ape for s in scores}
+    choice = choose_rule(fleet(share=share, steps=300, places=places))
+    by_rule = {s.rule: s.median_ape for s in choice.scores}
     assert set(by_rule) >= {"sum", "max", "share"}
     # A fitted share of 0 or 1 is as good as the rule itself; nothing else is. Launches are
     # too short here to show whether they hide, so that is not asked.
-    device = chosen.removesuffix("+host")
+    device = choice.rule.removesuffix("+host")
     assert device == rule or by_rule[device] <= by_rule[rule]
     wrong = "max" if share < 0.5 else "sum"
     assert by_rule[wrong] > 1.1 * by_rule[rule]
@@ -154,10 +154,7 @@ def test_no_coefficient_is_silently_wrong(
     data = fleet(pool, seed=seed, share=share, steps=1500, timing=timing)
     calibration = fit(data, rule=rule, seed=seed)
     assert calibration.converged
-    # A known limit: how small messages grow is seen between a floor and a steady stream
-    # only, and its interval takes the ends of that stretch as given.
-    wrong = silently_wrong(calibration)
-    assert not [name for name in wrong if not name.endswith("_transition_eff")]
+    assert not silently_wrong(calibration)
     found = [c for c in calibration.coefficients if c.verdict == "identified"]
     close = [c for c in found if abs(c.value / TRUTH[c.name] - 1.0) <= 0.02]
     assert len(found) >= 8
