@@ -145,12 +145,16 @@ def fit_attention(chip: Chip, name: str, phase: str, c: Columns, eff: float) -> 
     plain = (c["head_dim"] == 128) & (c["cache_bytes"] == 2) & (c["window"] == 0)
     whole = c
     c = take(c, plain)
+    prompt = phase == "context"
     start = {"floor_s": 1e-5, "attention_head_s": 2e-8, "hbm_kv_eff": 0.8}
-    if phase == "context":
+    if prompt:
+        # What a prompt's attention reads and writes itself, which the kernel counts with
+        # the elementwise passes.
         start = {"floor_s": 1e-5, "attention_head_s": 2e-8, "attention_eff_bf16": 0.5}
-    fixed = {"hbm_kv_eff": 0.8} if phase == "context" else {"attention_eff_bf16": eff}
+        start["io_eff"] = 0.8
+    fixed = {"hbm_kv_eff": 0.8} if prompt else {"attention_eff_bf16": eff}
 
-    def bound(how: str, io: bool = False) -> Law:
+    def bound(how: str, io: bool = prompt) -> Law:
         inner = _attention_law(chip, how, io)
         return lambda v, columns: inner({**fixed, **v}, columns)
 
@@ -161,16 +165,11 @@ def fit_attention(chip: Chip, name: str, phase: str, c: Columns, eff: float) -> 
     law = bound(how)
     values, held_out = _two(law, start, c, held)
     others = {"max instead of sum": _geometric(bound("max")(fit(bound("max"), start, c), c), c)}
-    if phase == "context":
-        wider = {**start, "io_eff": 0.8}
-        for other in ("sum", "max"):
-            reading = bound(other, io=True)
-            found = fit(reading, wider, c)
-            label = (
-                f"{other}, inputs and outputs moved at {found['io_eff']:.2f} of HBM, "
-                f"attention_eff {found['attention_eff_bf16']:.2f}"
-            )
-            others[label] = _geometric(reading(found, c), c)
+    if prompt:
+        bare = bound("sum", io=False)
+        found = fit(bare, {k: v for k, v in start.items() if k != "io_eff"}, c)
+        label = f"without inputs and outputs, attention_eff {found['attention_eff_bf16']:.2f}"
+        others[label] = _geometric(bare(found, c), c)
     elif name in REGISTRY_DECODE:
         floor, rate = REGISTRY_DECODE[name]
         others["BLIS registry floor and rate"] = _geometric(floor + c["kv_bytes"] / rate, c)

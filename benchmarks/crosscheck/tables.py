@@ -132,8 +132,9 @@ def collectives(root: Path, folder: str) -> dict[str, dict[str, Array]]:
 def exchanges(root: Path, folder: str) -> dict[str, dict[str, Array]]:
     """Return the exchanges of experts' rows, by back end and phase.
 
-    Of each rank's tokens, ``topk`` copies go to ranks side by side: (n - 1) / n of them
-    over the link, as the kernel counts them. The table's unit is a microsecond.
+    A token is sent once to each rank that holds one of its ``topk`` experts, under uniform
+    routing, and (n - 1) / n of that goes over the link, as the kernel counts it. The table's
+    unit is a microsecond.
     """
     table = _read(root, folder, "comm-vllm-*", "moe_a2a_perf")
     out: dict[str, dict[str, Array]] = {}
@@ -149,8 +150,9 @@ def exchanges(root: Path, folder: str) -> dict[str, dict[str, Array]]:
             time_s="latency",
         )
         columns["time_s"] /= 1e6
-        copies = np.minimum(columns["topk"], columns["ranks"])
+        ranks = columns["ranks"]
+        copies = ranks * (1.0 - (1.0 - 1.0 / ranks) ** columns["topk"])
         columns["message"] = columns["tokens"] * copies * columns["hidden"] * 2.0
-        columns["link_bytes"] = columns["message"] * (columns["ranks"] - 1.0) / columns["ranks"]
+        columns["link_bytes"] = columns["message"] * (ranks - 1.0) / ranks
         out[f"{backend} {phase}"] = columns
     return out
