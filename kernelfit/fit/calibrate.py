@@ -18,10 +18,8 @@ from kernelfit.fit.priors import to_values
 from kernelfit.fit.rivals import allow_for, find_rivals
 from kernelfit.fit.solve import host_rule_of
 from kernelfit.fit.steps import Floats, RunSteps, phase_mask
-from kernelfit.fit.uncertainty import (
-    block_length,
-    bootstrap,
-)
+from kernelfit.fit.two_forms import tell_forms_apart
+from kernelfit.fit.uncertainty import block_length, bootstrap
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.definitions import MOST
@@ -131,7 +129,9 @@ def calibrate(
         progress=None if progress is None else lambda d, n: progress("bootstrap", d, n),
     )
     told = by_name(options.priors)
-    judged, evidence = _judge(first, log_draws, chip, told)
+    alone, evidence = _judge(first, log_draws, chip, told)
+    about_evidence = _warnings(first, alone, evidence, shares)
+    judged, evidence, about_forms = tell_forms_apart(alone, evidence, NEGLIGIBLE_SHARE)
     coefficients, unsettled = allow_for(judged, find_rivals(choice, names, chip))
     draws = tuple(
         tuple(to_values(names, np.exp(row), chip)[name] for name in names) for row in log_draws
@@ -161,7 +161,8 @@ def calibrate(
         seed=options.seed,
         converged=first.solution.converged,
         warnings=(
-            *_warnings(first, coefficients, evidence, shares),
+            *about_evidence,
+            *about_forms,
             *unsettled,
             *_about_windows(runs),
             *_about_samples(runs, stored_steps),
