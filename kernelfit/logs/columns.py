@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelfit.logs.intervals import Interval
+from kernelfit.logs.redact import form_of
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -265,13 +268,18 @@ class Reject:
     reason : str
         What is wrong with it.
     text : str
-        The beginning of the line; never text that could hold a prompt.
+        The form of the line's beginning, whatever it was built from: a prompt, a token
+        id, a host's name or an address never gets further than this.
     """
 
     file: str
     line: int
     reason: str
     text: str
+
+    def __post_init__(self) -> None:
+        """Keep the form of the text only."""
+        object.__setattr__(self, "text", form_of(self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +333,11 @@ class ParsedRun:
         Why a fit must not use these durations; None when it may.
     segments : tuple of str
         The log's own names of the parts of the workload; none where it has no parts.
+    intervals : tuple of Interval
+        What the log says about stretches of time; such a line is recognised, no step.
+    startup : mapping of str to object
+        What the engine printed about itself that the run document has no word for:
+        sizes, times and choices of its start.
     """
 
     steps: Steps
@@ -338,6 +351,8 @@ class ParsedRun:
     recorder_cost_share: float | None = None
     fit_refused_reason: str | None = None
     segments: tuple[str, ...] = ()
+    intervals: tuple[Interval, ...] = ()
+    startup: Mapping[str, object] = field(default_factory=dict)
 
 
 def warmup_bits(step: Ints, duration_s: Floats) -> Ints:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.kernel.model import Model
 from kernelfit.kernel.pool import Pool
-from kernelfit.store.schema import SCHEMAS, STORE_VERSION, VERSION_KEY
+from kernelfit.store.schema import LATER_TABLES, SCHEMAS, STORE_VERSION, VERSION_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,15 @@ class RunRecord:
         Parameters
         ----------
         name : str
-            ``runs``, ``steps``, ``requests`` or ``events``.
+            A name from ``TABLES``.
 
         Returns
         -------
         pyarrow.Table
-            The table, with the store's schema.
+            The table, with the store's schema; empty where the store is older than it.
         """
+        if name in LATER_TABLES and not (self.folder / f"{name}.parquet").is_file():
+            return SCHEMAS[name].empty_table()
         return pq.read_table(self.folder / f"{name}.parquet", schema=SCHEMAS[name])
 
     def sample(self, name: str, most_rows: int) -> pa.Table:
@@ -223,7 +225,8 @@ def _record(folder: Path) -> RunRecord:
                 )
             ]
         )
-    missing = [name for name in SCHEMAS if not (folder / f"{name}.parquet").is_file()]
+    needed = [name for name in SCHEMAS if name not in LATER_TABLES]
+    missing = [name for name in needed if not (folder / f"{name}.parquet").is_file()]
     if missing or table.num_rows != 1:
         message = f"the run is not complete: {', '.join(missing) or 'one row is needed'}"
         raise InputError([Problem(str(folder), None, None, message, hint="ingest its log again")])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kernelfit.documents.canonical import write_atomic
 from kernelfit.logs.columns import ParsedRun, Reject, Steps, mark_names
-from kernelfit.store.schema import EVENTS, REQUESTS, RUNS, SCHEMAS, STEPS
+from kernelfit.store.schema import EVENTS, INTERVALS, REQUESTS, RUNS, SCHEMAS, STEPS
 
 REJECTS_SUFFIX = ".rejects.jsonl"
 
@@ -107,6 +107,33 @@ def requests_table(run_id: str, run: ParsedRun) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=REQUESTS)
 
 
+def intervals_table(run_id: str, run: ParsedRun) -> pa.Table:
+    """Return a run's interval lines as a table of the store.
+
+    Parameters
+    ----------
+    run_id : str
+        The run's name.
+    run : ParsedRun
+        The run.
+
+    Returns
+    -------
+    pyarrow.Table
+        With the schema ``INTERVALS``.
+    """
+    columns = [
+        pa.array(
+            [run_id] * len(run.intervals)
+            if spec.name == "run_id"
+            else [getattr(item, spec.name) for item in run.intervals],
+            type=spec.type,
+        )
+        for spec in INTERVALS
+    ]
+    return pa.Table.from_arrays(columns, schema=INTERVALS)
+
+
 def rejects_text(rejects: Sequence[Reject]) -> str:
     """Return the rejects file of a run.
 
@@ -149,7 +176,7 @@ def read_rejects(out: Path, run_id: str) -> tuple[Reject, ...]:
 
 
 def write_run(out: Path, row: Mapping[str, object], run: ParsedRun) -> None:
-    """Write one run: its folder with four tables, and its rejects beside it.
+    """Write one run: its folder with the tables, and its rejects beside it.
 
     The folder is written under another name and renamed, so that a reader sees the
     old run, or the new one, or for a moment none, but never a part.
@@ -174,6 +201,7 @@ def write_run(out: Path, row: Mapping[str, object], run: ParsedRun) -> None:
         "steps": steps_table(run_id, run),
         "requests": requests_table(run_id, run),
         "events": EVENTS.empty_table(),
+        "intervals": intervals_table(run_id, run),
     }
     out.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(4)
