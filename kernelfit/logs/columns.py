@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from kernelfit.logs import arrays
 from kernelfit.logs.hostwork import Events, Observed, Served
+from kernelfit.logs.intervals import Interval
+from kernelfit.logs.redact import form_of
 
 Ints = arrays.Ints
 Floats = arrays.Floats
@@ -267,13 +269,18 @@ class Reject:
     reason : str
         What is wrong with it.
     text : str
-        The beginning of the line; never text that could hold a prompt.
+        The form of the line's beginning, whatever it was built from: a prompt, a token
+        id, a host's name or an address never gets further than this.
     """
 
     file: str
     line: int
     reason: str
     text: str
+
+    def __post_init__(self) -> None:
+        """Keep the form of the text only."""
+        object.__setattr__(self, "text", form_of(self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +340,11 @@ class ParsedRun:
         Requests as served.
     observed : Observed
         Statistics that the source publishes in place of single requests.
+    intervals : tuple of Interval
+        What the log says about stretches of time; such a line is recognised, no step.
+    startup : mapping of str to object
+        What the engine printed about itself that the run document has no word for:
+        sizes, times and choices of its start.
     """
 
     steps: Steps
@@ -349,6 +361,8 @@ class ParsedRun:
     events: Events = field(default_factory=Events.none)
     served: Served = field(default_factory=Served.none)
     observed: Observed = field(default_factory=Observed.none)
+    intervals: tuple[Interval, ...] = ()
+    startup: Mapping[str, object] = field(default_factory=dict)
 
 
 def warmup_bits(step: Ints, duration_s: Floats) -> Ints:

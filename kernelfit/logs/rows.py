@@ -12,6 +12,7 @@ import msgspec
 
 from kernelfit.logs.columns import MAX_REASON_CHARACTERS, MAX_TOKENS, UNKNOWN, Reject
 from kernelfit.logs.lines import TruncatedFile, clip, read_lines
+from kernelfit.logs.redact import error_shown
 
 FORMAT_NAME = "kernelfit"
 FORMAT_VERSION = 1
@@ -217,11 +218,11 @@ def read_recorder_file(path: Path) -> RecorderFile:
 
 def _undecodable(path: Path, number: int, line: bytes, error: Exception) -> Reject:
     if isinstance(error, msgspec.ValidationError):
-        reason = f"not a row of the recorder: {error}"
+        reason = f"not a row of the recorder: {error_shown(error)}"
     elif b"NaN" in line or b"Infinity" in line:
         reason = "a value is not a number (NaN or infinity)"
     elif line.lstrip().startswith(b"{") and not line.rstrip().endswith(b"}"):
         reason = "the line is cut short"
     else:
-        reason = f"not JSON: {error}"
+        reason = f"not JSON: {error_shown(error)}"
     return Reject(path.name, number, reason[:MAX_REASON_CHARACTERS], clip(line))

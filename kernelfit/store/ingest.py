@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelfit.documents.canonical import compact
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.logs.columns import ParsedRun, Reject
 from kernelfit.logs.discover import discover, safe_id
@@ -237,6 +238,7 @@ def _read(
                 "rejected": run.counts.rejected,
                 "recorder_cost_share": run.recorder_cost_share,
                 "fit_refused_reason": reason,
+                "startup_json": compact(dict(run.startup)) if run.startup else None,
             }
         )
     return _Work(source, digest, runs, rows)

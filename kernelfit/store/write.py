@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 from kernelfit.documents.canonical import write_atomic
 from kernelfit.logs.columns import ParsedRun, Reject, Steps, mark_names
 from kernelfit.logs.hostwork import EVENT_KINDS, OBSERVERS
-from kernelfit.store.schema import EVENTS, OBSERVED, REQUESTS, RUNS, SCHEMAS, SERVED, STEPS
+from kernelfit.store.schema import (
+    EVENTS,
+    INTERVALS,
+    OBSERVED,
+    REQUESTS,
+    RUNS,
+    SCHEMAS,
+    SERVED,
+    STEPS,
+)
 
 REJECTS_SUFFIX = ".rejects.jsonl"
 
@@ -153,6 +162,33 @@ def host_tables(run_id: str, run: ParsedRun) -> dict[str, pa.Table]:
     return out
 
 
+def intervals_table(run_id: str, run: ParsedRun) -> pa.Table:
+    """Return a run's interval lines as a table of the store.
+
+    Parameters
+    ----------
+    run_id : str
+        The run's name.
+    run : ParsedRun
+        The run.
+
+    Returns
+    -------
+    pyarrow.Table
+        With the schema ``INTERVALS``.
+    """
+    columns = [
+        pa.array(
+            [run_id] * len(run.intervals)
+            if spec.name == "run_id"
+            else [getattr(item, spec.name) for item in run.intervals],
+            type=spec.type,
+        )
+        for spec in INTERVALS
+    ]
+    return pa.Table.from_arrays(columns, schema=INTERVALS)
+
+
 def rejects_text(rejects: Sequence[Reject]) -> str:
     """Return the rejects file of a run.
 
@@ -220,6 +256,7 @@ def write_run(out: Path, row: Mapping[str, object], run: ParsedRun) -> None:
         "steps": steps_table(run_id, run),
         "requests": requests_table(run_id, run),
         **host_tables(run_id, run),
+        "intervals": intervals_table(run_id, run),
     }
     out.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(4)

@@ -100,7 +100,7 @@ def test_a_missing_span_costs_only_its_step(tmp_path: Path) -> None:
     assert run.steps.step.tolist() == [0, 2, 3]
     assert [r.reason for r in run.rejects] == ["not joined: worker-12.jsonl has no span for it"]
     assert run.rejects[0].line == 4
-    assert json.loads(run.rejects[0].text)["i"] == 1
+    assert run.rejects[0].text.startswith('{"t": "step", "i": 0, ')
 
 
 def test_steps_without_tokens_are_recognised(tmp_path: Path) -> None:
