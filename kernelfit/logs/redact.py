@@ -14,7 +14,25 @@ LONGEST_FORM = 500
 """Characters of a form; a longer one is cut [characters]."""
 
 _VOCABULARY = frozenset(
-    ["Iteration", "Engine", "EngineCore", "APIServer", "Worker", "MainProcess", "context", "requests", "tokens", "generation", "iteration", "elapsed", "time", "ms", "dummy", "GPU", "CPU", "KV", "cache", "usage", "encoder", "inputs", "output", "embeddings", "INFO", "DEBUG", "WARNING", "ERROR", "CRITICAL", "py", "loggers", "core", "pid", "nan", "inf", "Infinity", "NaN", "null", "true", "false", "Avg", "prompt", "throughput", "s", "Running", "Waiting", "Swapped", "Pending", "Deferred", "Preemptions", "Corrupted", "reqs", "Prefix", "External", "MM", "hit", "rate", "Engines", "Aggregated", "SpecDecoding", "Speculative", "metrics", "Draft", "acceptance", "length", "Mean", "Accepted", "Drafted", "Per", "position", "Batchsize", "forward", "stats", "batchsize", "count", "median_time", "message", "log", "asctime", "levelname", "process", "stream", "stdout", "stderr", "Prefill", "Decode", "batch", "new", "seq", "token", "cached", "running", "req", "queue", "full", "swa", "largest", "len", "accept", "gen", "graph", "cuda", "input", "mixed", "pending", "iter", "global_rank", "rank", "currank_total_requests", "elapsed_time", "host_step_time", "prev_device_step_time", "timestamp", "num_scheduled_requests", "states", "num_ctx_requests", "num_ctx_tokens", "num_generation_tokens", "kv_cache_util", "cached_kv_tokens", "TRT", "LLM", "RANK", "N", "A", "t", "step", "worker", "header", "clock", "i", "n", "sched_ns", "scheduled", "computed", "prompt_len", "submit_ns", "update_ns", "resumed", "preempted", "drafts", "in_flight", "kv_usage", "cost_ns", "span_ns", "gpu_ms", "duration_s", "start_s", "timing", "prefill_requests", "prefill_tokens", "prefill_computed_tokens", "decode_requests", "decode_tokens", "decode_context_tokens", "scheduled_tokens", "counter_id", "wall_time", "request_id", "chunk_index", "timestamp_us", "None", "True", "False"]
+    """
+    Iteration Engine EngineCore APIServer Worker MainProcess context requests tokens generation
+    iteration elapsed time ms dummy GPU CPU KV cache usage encoder inputs output embeddings
+    INFO DEBUG WARNING ERROR CRITICAL py loggers core pid nan inf Infinity NaN null true false
+    Avg prompt throughput s Running Waiting Swapped Pending Deferred Preemptions Corrupted reqs
+    Prefix External MM hit rate Engines Aggregated SpecDecoding Speculative metrics Draft
+    acceptance length Mean Accepted Drafted Per position Batchsize forward stats batchsize count
+    median_time message log asctime levelname process stream stdout stderr
+    Prefill Decode batch new seq token cached running req queue full swa largest len accept
+    gen graph cuda input mixed pending
+    iter global_rank rank currank_total_requests elapsed_time host_step_time
+    prev_device_step_time timestamp num_scheduled_requests states num_ctx_requests
+    num_ctx_tokens num_generation_tokens kv_cache_util cached_kv_tokens TRT LLM RANK N A
+    t step worker header clock i n sched_ns scheduled computed prompt_len submit_ns
+    update_ns resumed preempted drafts in_flight kv_usage cost_ns span_ns gpu_ms
+    duration_s start_s timing prefill_requests prefill_tokens prefill_computed_tokens
+    decode_requests decode_tokens decode_context_tokens scheduled_tokens counter_id wall_time
+    request_id chunk_index timestamp_us None True False
+    """.split()
 )
 _WORD = re.compile(r"[^\W\d][\w]*")
 _DIGIT = re.compile(r"\d")
