@@ -41,6 +41,7 @@ MARKS: tuple[str, ...] = (
     "context_approximated",
     "shared_prefix",
     "neighbour_batch",
+    "padded_or_spec",
 )
 """Marks of a step, in bit order of the ``marks`` column; new ones come last."""
 

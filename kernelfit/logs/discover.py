@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kernelfit.documents.problems import InputError, Place, Problem, did_you_mean
 from kernelfit.documents.yamldoc import Document, load_yaml
+from kernelfit.logs.blis_files import is_blis_trace
 from kernelfit.logs.fpm_files import is_fpm_file
 from kernelfit.logs.otel_files import is_otel_file
 from kernelfit.logs.recorder import recorder_files
@@ -28,6 +29,10 @@ _KINDS: dict[str, tuple[Callable[[Path], bool], str]] = {
     "table": (is_table, "table (.csv, .tsv or .parquet)"),
     "vllm-log": (_is_log, "log (.log or .log.gz)"),
     "dynamo-fpm": (is_fpm_file, "forward pass metrics (.jsonl, or a .csv with its columns)"),
+    "blis-trace": (is_blis_trace, "chunk times (.itl.csv)"),
+    "sglang-log": (_is_log, "log (.log or .log.gz)"),
+    "sglang-fpm": (is_fpm_file, "forward pass metrics (.jsonl)"),
+    "trtllm-log": (_is_log, "log (.log or .log.gz)"),
     "otel-steps": (is_otel_file, "step summaries (.parquet or .jsonl)"),
 }
 """Which files of a folder a reader reads, and what to call them."""
@@ -198,7 +203,13 @@ def _file(path: Path, document: Path | None, named: str | None, root: Path) -> R
                 )
             ]
         )
-    return _source(path, None, named or ("table" if is_table(path) else "vllm-log"), root)
+    return _source(path, None, named or _default_reader(path), root)
+
+
+def _default_reader(path: Path) -> str:
+    if is_blis_trace(path):
+        return "blis-trace"
+    return "table" if is_table(path) else "vllm-log"
 
 
 def _source(
@@ -213,6 +224,6 @@ def _source(
         name = absolute.name
     stem = absolute.name
     if path.is_file():
-        for suffix in (".gz", ".log", ".csv", ".tsv", ".parquet", ".jsonl", ".txt"):
+        for suffix in (".gz", ".itl.csv", ".log", ".csv", ".tsv", ".parquet", ".jsonl", ".txt"):
             stem = stem.removesuffix(suffix)
     return RunSource(path, document, reader, name, safe_id(run_id or stem))

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
+from kernelfit.logs.blis_trace import BlisTraceReader
 from kernelfit.logs.fpm import DynamoFpmReader
 from kernelfit.logs.otel import OtelStepsReader
 from kernelfit.logs.recorder import KernelfitReader
+from kernelfit.logs.sglang_fpm import SglangFpmReader
+from kernelfit.logs.sglang_log import SglangLogReader
 from kernelfit.logs.source import ENTRY_POINT_GROUP, Reader
 from kernelfit.logs.table import TableReader
+from kernelfit.logs.trtllm_log import TrtllmLogReader
 from kernelfit.logs.vllm_log import VllmLogReader
 
 
@@ -31,6 +35,10 @@ def readers() -> Mapping[str, Reader]:
         VllmLogReader(),
         DynamoFpmReader(),
         OtelStepsReader(),
+        BlisTraceReader(),
+        SglangLogReader(),
+        SglangFpmReader(),
+        TrtllmLogReader(),
         TableReader(),
     )
     for reader in built_in:

@@ -39,6 +39,7 @@ def assembled(
     others: Sequence[Reject] = (),
     headers: int = 0,
     segments: tuple[str, ...] = (),
+    refused: str | None = None,
 ) -> ParsedRun:
     """Return the run that a table's rows give.
 
@@ -68,6 +69,8 @@ def assembled(
         Lines of this run that are known and never became rows.
     segments : tuple of str
         Names that the ``segment`` column points to.
+    refused : str or None
+        Why a fit must not use the durations; None leaves it to their timing.
 
     Returns
     -------
@@ -105,8 +108,7 @@ def assembled(
             cached=requests.cached[inside],
         )
     known = headers + int(np.count_nonzero(mine)) - steps.count - len(bad)
-    refused = None
-    if timing not in FITTED_TIMINGS:
+    if refused is None and timing not in FITTED_TIMINGS:
         refused = f"timing is {timing}: only a part of each step, which a fit must not take for it"
     return ParsedRun(
         steps=steps,

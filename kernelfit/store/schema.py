@@ -77,7 +77,7 @@ STEPS = _schema(
     ("wait_s", _REAL, True),
     ("update_s", _REAL, True),
     ("probe_s", _REAL, True),
-    ("requests", _SMALL, False),
+    ("requests", _SMALL, True),
     ("scheduled_tokens", _INT, False),
     ("context_tokens", _INT, True),
     ("decode_requests", _SMALL, True),
