@@ -333,6 +333,8 @@ class ParsedRun:
         Requests as served.
     observed : Observed
         Statistics that the source publishes in place of single requests.
+    host_cpu, tokenizer : str or None
+        The CPU that the front end ran on, and its tokeniser, as the log names them.
     """
 
     steps: Steps
@@ -349,6 +351,8 @@ class ParsedRun:
     events: Events = field(default_factory=Events.none)
     served: Served = field(default_factory=Served.none)
     observed: Observed = field(default_factory=Observed.none)
+    host_cpu: str | None = None
+    tokenizer: str | None = None
 
 
 def warmup_bits(step: Ints, duration_s: Floats) -> Ints:

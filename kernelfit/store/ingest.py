@@ -237,6 +237,8 @@ def _read(
                 "rejected": run.counts.rejected,
                 "recorder_cost_share": run.recorder_cost_share,
                 "fit_refused_reason": reason,
+                "host_cpu": run.host_cpu,
+                "tokenizer": run.tokenizer,
             }
         )
     return _Work(source, digest, runs, rows)

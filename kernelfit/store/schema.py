@@ -46,6 +46,8 @@ RUNS = _schema(
     ("rejected", _INT, False),
     ("recorder_cost_share", _REAL, True),
     ("fit_refused_reason", _TEXT, True),
+    ("host_cpu", _TEXT, True),
+    ("tokenizer", _TEXT, True),
 )
 """One row per run. ``source_digest`` covers the log and the documents that describe it;
 ``lines_read`` is the sum of the three counts after it."""
