@@ -346,6 +346,8 @@ class ParsedRun:
     startup : mapping of str to object
         What the engine printed about itself that the run document has no word for:
         sizes, times and choices of its start.
+    host_cpu, tokenizer : str or None
+        The CPU that the front end ran on, and its tokeniser, as the log names them.
     """
 
     steps: Steps
@@ -364,6 +366,8 @@ class ParsedRun:
     observed: Observed = field(default_factory=Observed.none)
     intervals: tuple[Interval, ...] = ()
     startup: Mapping[str, object] = field(default_factory=dict)
+    host_cpu: str | None = None
+    tokenizer: str | None = None
 
 
 def warmup_bits(step: Ints, duration_s: Floats) -> Ints:

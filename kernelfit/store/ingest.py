@@ -239,6 +239,8 @@ def _read(
                 "recorder_cost_share": run.recorder_cost_share,
                 "fit_refused_reason": reason,
                 "startup_json": compact(dict(run.startup)) if run.startup else None,
+                "host_cpu": run.host_cpu,
+                "tokenizer": run.tokenizer,
             }
         )
     return _Work(source, digest, runs, rows)

@@ -59,6 +59,8 @@ RUNS = _schema(
     ("recorder_cost_share", _REAL, True),
     ("fit_refused_reason", _TEXT, True),
     ("startup_json", _TEXT, True),
+    ("host_cpu", _TEXT, True),
+    ("tokenizer", _TEXT, True),
 )
 """One row per run. ``source_digest`` covers the log and the documents that describe it;
 ``lines_read`` is the sum of the three counts after it; ``startup_json`` holds what the
