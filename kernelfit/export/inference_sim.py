@@ -21,7 +21,8 @@ from kernelfit.export.inference_sim_fit import Projection, project
 from kernelfit.export.inference_sim_law import BASES, BETAS
 from kernelfit.export.probes import probe_batches
 from kernelfit.kernel.batch import Batch
-from kernelfit.kernel.fitted import FittedKernel, phase_of
+from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.phase import phase_of
 from kernelfit.kernel.resources import Resource
 
 # As the simulator's own hardware_config.json spells them.

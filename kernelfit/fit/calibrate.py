@@ -23,8 +23,8 @@ from kernelfit.fit.uncertainty import block_length, bootstrap
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.definitions import MOST
-from kernelfit.kernel.fitted import PHASES
 from kernelfit.kernel.handover import Range, Residuals
+from kernelfit.kernel.phase import PHASES
 from kernelfit.kernel.totals import TOTAL_FIELDS
 
 RESIDUAL_QUANTILES = 41

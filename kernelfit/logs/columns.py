@@ -13,10 +13,12 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from kernelfit.logs import arrays
+from kernelfit.logs.hostwork import Events, Observed, Served
 
-UNKNOWN = -1
+Ints = arrays.Ints
+Floats = arrays.Floats
+UNKNOWN = arrays.UNKNOWN
 """A count that the log does not state."""
 
 MAX_TOKENS = 2**24
@@ -325,6 +327,14 @@ class ParsedRun:
         Why a fit must not use these durations; None when it may.
     segments : tuple of str
         The log's own names of the parts of the workload; none where it has no parts.
+    events : Events
+        Host work outside steps.
+    served : Served
+        Requests as served.
+    observed : Observed
+        Statistics that the source publishes in place of single requests.
+    host_cpu, tokenizer : str or None
+        The CPU that the front end ran on, and its tokeniser, as the log names them.
     """
 
     steps: Steps
@@ -338,6 +348,11 @@ class ParsedRun:
     recorder_cost_share: float | None = None
     fit_refused_reason: str | None = None
     segments: tuple[str, ...] = ()
+    events: Events = field(default_factory=Events.none)
+    served: Served = field(default_factory=Served.none)
+    observed: Observed = field(default_factory=Observed.none)
+    host_cpu: str | None = None
+    tokenizer: str | None = None
 
 
 def warmup_bits(step: Ints, duration_s: Floats) -> Ints:

@@ -237,14 +237,16 @@ def _read(
                 "rejected": run.counts.rejected,
                 "recorder_cost_share": run.recorder_cost_share,
                 "fit_refused_reason": reason,
+                "host_cpu": run.host_cpu,
+                "tokenizer": run.tokenizer,
             }
         )
     return _Work(source, digest, runs, rows)
 
 
 def _refuse_empty(source: RunSource, runs: Sequence[ParsedRun]) -> None:
-    """Refuse a source that gives no step at all, naming the first bad line."""
-    if any(run.steps.count for run in runs):
+    """Refuse a source that gives nothing at all, naming the first bad line."""
+    if any(run.steps.count or run.served.request.size or run.observed.value.size for run in runs):
         return
     rejects = [reject for run in runs for reject in run.rejects]
     if not rejects:

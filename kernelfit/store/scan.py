@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.kernel.model import Model
 from kernelfit.kernel.pool import Pool
-from kernelfit.store.schema import SCHEMAS, STORE_VERSION, VERSION_KEY
+from kernelfit.store.schema import ADDED_TABLES, SCHEMAS, STORE_VERSION, VERSION_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,16 @@ class RunRecord:
         Parameters
         ----------
         name : str
-            ``runs``, ``steps``, ``requests`` or ``events``.
+            A name from ``SCHEMAS``.
 
         Returns
         -------
         pyarrow.Table
-            The table, with the store's schema.
+            The table, with the store's schema; empty where the run was written before
+            there was such a table.
         """
+        if name in ADDED_TABLES and not (self.folder / f"{name}.parquet").is_file():
+            return SCHEMAS[name].empty_table()
         return pq.read_table(self.folder / f"{name}.parquet", schema=SCHEMAS[name])
 
     def sample(self, name: str, most_rows: int) -> pa.Table:
@@ -126,7 +129,10 @@ class RunRecord:
         int
             Its rows.
         """
-        return int(pq.read_metadata(self.folder / f"{name}.parquet").num_rows)
+        path = self.folder / f"{name}.parquet"
+        if name in ADDED_TABLES and not path.is_file():
+            return 0
+        return int(pq.read_metadata(path).num_rows)
 
     @property
     def steps(self) -> pa.Table:
@@ -142,6 +148,16 @@ class RunRecord:
     def events(self) -> pa.Table:
         """Host work outside steps."""
         return self.table("events")
+
+    @property
+    def served(self) -> pa.Table:
+        """Requests as served."""
+        return self.table("served")
+
+    @property
+    def observed(self) -> pa.Table:
+        """Statistics that the source publishes in place of single requests."""
+        return self.table("observed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +239,8 @@ def _record(folder: Path) -> RunRecord:
                 )
             ]
         )
-    missing = [name for name in SCHEMAS if not (folder / f"{name}.parquet").is_file()]
+    needed = [name for name in SCHEMAS if name not in ADDED_TABLES]
+    missing = [name for name in needed if not (folder / f"{name}.parquet").is_file()]
     if missing or table.num_rows != 1:
         message = f"the run is not complete: {', '.join(missing) or 'one row is needed'}"
         raise InputError([Problem(str(folder), None, None, message, hint="ingest its log again")])

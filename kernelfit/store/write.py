@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from kernelfit.documents.canonical import write_atomic
 from kernelfit.logs.columns import ParsedRun, Reject, Steps, mark_names
-from kernelfit.store.schema import EVENTS, REQUESTS, RUNS, SCHEMAS, STEPS
+from kernelfit.logs.hostwork import EVENT_KINDS, OBSERVERS
+from kernelfit.store.schema import EVENTS, OBSERVED, REQUESTS, RUNS, SCHEMAS, SERVED, STEPS
 
 REJECTS_SUFFIX = ".rejects.jsonl"
 
@@ -107,6 +108,51 @@ def requests_table(run_id: str, run: ParsedRun) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=REQUESTS)
 
 
+def _named(codes: NDArray[np.int64], names: Sequence[str]) -> pa.Array:
+    return pa.array(names, type=pa.string()).take(pa.array(codes))
+
+
+def host_tables(run_id: str, run: ParsedRun) -> dict[str, pa.Table]:
+    """Return what a run holds beside its steps as tables of the store.
+
+    Parameters
+    ----------
+    run_id : str
+        The run's name.
+    run : ParsedRun
+        The run.
+
+    Returns
+    -------
+    dict of str to pyarrow.Table
+        ``events``, ``served`` and ``observed``, with their schemas; empty where the log
+        holds steps alone.
+    """
+    events, served, observed = run.events, run.served, run.observed
+    named = {
+        "kind": lambda: _named(events.kind, EVENT_KINDS),
+        "observer": lambda: _named(served.observer, OBSERVERS),
+        "quantity": lambda: pa.array(observed.quantity, type=pa.string()),
+        "statistic": lambda: pa.array(observed.statistic, type=pa.string()),
+    }
+    out = {}
+    for name, schema, rows, count in (
+        ("events", EVENTS, events, events.kind.size),
+        ("served", SERVED, served, served.request.size),
+        ("observed", OBSERVED, observed, observed.value.size),
+    ):
+        columns = [
+            _constant(run_id, count)
+            if spec.name == "run_id"
+            else named[spec.name]()
+            if spec.name in named
+            else _nullable(getattr(rows, spec.name), spec.type)
+            for spec in schema
+        ]
+        out[name] = pa.Table.from_arrays(columns, schema=schema)
+    return out
+
+
 def rejects_text(rejects: Sequence[Reject]) -> str:
     """Return the rejects file of a run.
 
@@ -149,7 +195,7 @@ def read_rejects(out: Path, run_id: str) -> tuple[Reject, ...]:
 
 
 def write_run(out: Path, row: Mapping[str, object], run: ParsedRun) -> None:
-    """Write one run: its folder with four tables, and its rejects beside it.
+    """Write one run: its folder with a file per table, and its rejects beside it.
 
     The folder is written under another name and renamed, so that a reader sees the
     old run, or the new one, or for a moment none, but never a part.
@@ -173,7 +219,7 @@ def write_run(out: Path, row: Mapping[str, object], run: ParsedRun) -> None:
         "runs": pa.Table.from_pylist([dict(row)], schema=RUNS),
         "steps": steps_table(run_id, run),
         "requests": requests_table(run_id, run),
-        "events": EVENTS.empty_table(),
+        **host_tables(run_id, run),
     }
     out.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(4)

@@ -24,7 +24,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_a_recording_becomes_four_tables(ingest: Ingest, tmp_path: Path) -> None:
+def test_a_recording_becomes_tables(ingest: Ingest, tmp_path: Path) -> None:
     out = tmp_path / "store"
     report = ingest(small().write(tmp_path / "in" / "run"), out=out)
     (counts,) = report.files
