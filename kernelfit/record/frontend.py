@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernelfit.record.facts import cpu_name
 from kernelfit.record.hooks import Recorder
 
 _now = time.monotonic_ns
@@ -97,12 +98,15 @@ class FrontEnd:
         self._spans: deque[tuple[int, int]] = deque(maxlen=_SPANS_KEPT)
         self._open: dict[str, Any] | None = None
         self.missing: tuple[str, ...] = ()
+        self._introduced = False
+        self._tokenizer: str | None = None
 
     def put(self, row: dict[str, Any]) -> None:
         """Queue one row for writing."""
-        if self.missing:
-            missing, self.missing = self.missing, ()
-            self.recorder.writer("frontend").put({"t": "hooks", "missing": list(missing)})
+        if not self._introduced:
+            self._introduced = True
+            host = {"t": "host", "cpu": cpu_name(), "missing": list(self.missing)}
+            self.recorder.writer("frontend").put(host)
         self.recorder.writer("frontend").put(row)
 
     def busy(self, start_ns: int, end_ns: int) -> None:
@@ -148,6 +152,18 @@ class FrontEnd:
         if call.since_ns is not None:
             call.add("http_ns", self.own(call.since_ns, now_ns))
             call.since_ns = None
+
+    def tokenized_with(self, tokenizer: Any) -> None:
+        """Name the tokeniser, once.
+
+        Parameters
+        ----------
+        tokenizer : object
+            The engine's; None where it takes token ids alone.
+        """
+        if tokenizer is not None and self._tokenizer is None:
+            self._tokenizer = f"{type(tokenizer).__name__} of {len(tokenizer)} tokens"
+            self.put({"t": "host", "tokenizer": self._tokenizer})
 
     def processed(self, request: Any, prompt: Any, start_ns: int, end_ns: int) -> None:
         """Note that the input processor built an engine request.

@@ -115,7 +115,12 @@ def wrap_input(front: FrontEnd, processor: Any) -> None:
         end_ns = _now()
         # Up to vLLM 0.11 the prompt's text comes back beside the request.
         request = back[1] if isinstance(back, tuple) else back
-        run(lambda: front.processed(request, prompt, start_ns, end_ns))
+
+        def note() -> None:
+            front.tokenized_with(getattr(self, "tokenizer", None))
+            front.processed(request, prompt, start_ns, end_ns)
+
+        run(note)
         return back
 
     processor.process_inputs = recorded
