@@ -14,7 +14,7 @@ from kernelfit.logs.columns import MAX_REASON_CHARACTERS, MAX_TOKENS, UNKNOWN, R
 from kernelfit.logs.lines import TruncatedFile, clip, read_lines
 
 FORMAT_NAME = "kernelfit"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 # Ranges are checked while decoding, where they cost next to nothing.
@@ -32,6 +32,13 @@ class Header(msgspec.Struct, tag_field="t", tag="header", gc=False):
     version: int
     role: str
     engine_version: str | None = None
+    pid: int | None = None
+    ppid: int | None = None
+    boot: str | None = None
+    rank: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
 
 
 class Clock(msgspec.Struct, tag_field="t", tag="clock", gc=False):
@@ -68,11 +75,22 @@ class WorkerRow(msgspec.Struct, tag_field="t", tag="worker", gc=False):
     rank: Count
     n: Count
     span_ns: tuple[Moment, Moment]
+    gap_ns: Moment = 0
     gpu_ms: float | None = None
     probe_ns: Moment | None = None
 
 
-_DECODER = msgspec.json.Decoder(Header | Clock | StepRow | WorkerRow)
+class DummyRow(msgspec.Struct, tag_field="t", tag="dummy", gc=False):
+    """A pass over nothing, made so that data-parallel ranks keep step."""
+
+    i: Count
+    run_ns: tuple[Moment, Moment]
+    rank: Count = 0
+    wave: Count | None = None
+    counter: Count | None = None
+
+
+_DECODER = msgspec.json.Decoder(Header | Clock | StepRow | WorkerRow | DummyRow)
 
 
 @dataclass(slots=True)
@@ -151,7 +169,7 @@ class RecorderFile:
     lines : int
         Lines read.
     recognised : int
-        Header, clock and empty lines.
+        Header, clock, dummy and empty lines.
     """
 
     path: Path

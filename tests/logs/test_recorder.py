@@ -288,7 +288,7 @@ def test_a_worker_that_fits_two_engines_is_not_guessed(tmp_path: Path) -> None:
         (lambda p: write_rows(p / "engine-1.jsonl", "worker", []), "role does not fit"),
         (
             lambda p: (p / "engine-1.jsonl").write_text(
-                json.dumps(header("engine") | {"version": 2}) + "\n"
+                json.dumps(header("engine") | {"version": 3}) + "\n"
             ),
             "unknown recorder format",
         ),
