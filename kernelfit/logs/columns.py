@@ -325,6 +325,8 @@ class ParsedRun:
         Why a fit must not use these durations; None when it may.
     segments : tuple of str
         The log's own names of the parts of the workload; none where it has no parts.
+    unfinished : int
+        Recognised lines at the log's end that belong to steps which the engine did not finish.
     """
 
     steps: Steps
@@ -338,6 +340,7 @@ class ParsedRun:
     recorder_cost_share: float | None = None
     fit_refused_reason: str | None = None
     segments: tuple[str, ...] = ()
+    unfinished: int = 0
 
 
 def warmup_bits(step: Ints, duration_s: Floats) -> Ints:

@@ -76,6 +76,7 @@ class WorkerRow(msgspec.Struct, tag_field="t", tag="worker", gc=False):
     n: Count
     span_ns: tuple[Moment, Moment]
     gap_ns: Moment = 0
+    cost_ns: Moment = 0
     gpu_ms: float | None = None
     probe_ns: Moment | None = None
 
@@ -166,6 +167,9 @@ class RecorderFile:
         Line number of each row, from 1.
     rejects : list of Reject
         Lines that are no row.
+    cut : int
+        1 where the file's last line is cut short, as a killed process leaves it; the line
+        counts as recognised.
     lines : int
         Lines read.
     recognised : int
@@ -180,6 +184,7 @@ class RecorderFile:
     workers: list[WorkerRow] = field(default_factory=list)
     worker_lines: list[int] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
+    cut: int = 0
     lines: int = 0
     recognised: int = 0
 
@@ -205,7 +210,10 @@ def read_recorder_file(path: Path) -> RecorderFile:
             try:
                 row = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                if line.strip():
+                if not line.endswith(b"\n") and line.startswith(b"{"):
+                    found.cut = 1
+                    found.recognised += 1
+                elif line.strip():
                     found.rejects.append(_undecodable(path, number, line, error))
                 else:
                     found.recognised += 1
