@@ -102,6 +102,7 @@ class WorkerSpans:
         """
         if self._warming:
             return
+        writer = self._writer_for(worker)
         called_ns = _now()
         left = self._open
         if left is not None:
@@ -111,7 +112,6 @@ class WorkerSpans:
             else:
                 # A call raised: there is no time to write, but its turn in the count stays.
                 self.ordinal += 1
-        writer = self._writer_for(worker)
         clock = self._clock
         if clock is not None:
             _put_all(writer, clock.ready())
