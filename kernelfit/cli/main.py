@@ -16,6 +16,7 @@ from kernelfit.cli import (
     flips_verb,
     freeze_verb,
     kernel_verbs,
+    record_verb,
     result_verbs,
     validate_verb,
 )
@@ -71,6 +72,7 @@ def build() -> typer.Typer:
         diff_verb,
         flips_verb,
         kernel_verbs,
+        record_verb,
         result_verbs,
         documents_verbs,
     )

@@ -348,6 +348,8 @@ class ParsedRun:
         sizes, times and choices of its start.
     host_cpu, tokenizer : str or None
         The CPU that the front end ran on, and its tokeniser, as the log names them.
+    unfinished : int
+        Recognised lines at the log's end that belong to steps which the engine did not finish.
     """
 
     steps: Steps
@@ -368,6 +370,7 @@ class ParsedRun:
     startup: Mapping[str, object] = field(default_factory=dict)
     host_cpu: str | None = None
     tokenizer: str | None = None
+    unfinished: int = 0
 
 
 def warmup_bits(step: Ints, duration_s: Floats) -> Ints:

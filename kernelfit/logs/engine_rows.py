@@ -77,6 +77,17 @@ class EngineRows:
             for step in np.flatnonzero(pairs[:, 1] < pairs[:, 0]).tolist():
                 self.reasons.setdefault(step, f"{name}_ns runs backwards")
 
+    def replica(self) -> int:
+        """Return the engine's data-parallel rank.
+
+        Returns
+        -------
+        int
+            As the file's header states it; 0 where it does not.
+        """
+        stated = (header.dp for _, header in self.file.headers)
+        return next((rank for rank in stated if rank is not None), 0)
+
     def window(self) -> tuple[int, int]:
         """Return the first and last moment of the engine.
 

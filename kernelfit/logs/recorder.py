@@ -35,6 +35,7 @@ from kernelfit.logs.rows import (
     read_recorder_file,
 )
 from kernelfit.logs.source import RunSource
+from kernelfit.logs.tail import unfinished
 from kernelfit.logs.totals import request_totals
 
 MAX_COST_SHARE = 0.01
@@ -72,16 +73,36 @@ def _spans(file: RecorderFile) -> Spans:
         ordinal=ints([r.i for r in file.workers]),
         tokens=ints([r.n for r in file.workers]),
         begin_ns=span[:, 0],
-        end_ns=span[:, 1],
+        # Between its two calls the worker waits for the engine: that is not the pass.
+        end_ns=span[:, 1] - ints([r.gap_ns for r in file.workers]),
         gpu_s=gpu_ms * 1e-3,
         probe_s=probe_ns * 1e-9,
     )
 
 
-def _owner(engines: Sequence[EngineRows], spans: Spans) -> int | None:
+def _stated_owner(engines: Sequence[EngineRows], worker: RecorderFile) -> int | None:
+    """Return the engine whose process is the worker's, or its parent; None if none says so."""
+    if not worker.headers:
+        return None
+    said = worker.headers[0][1]
+    found = [
+        place
+        for place, engine in enumerate(engines)
+        for _, header in engine.file.headers[:1]
+        if header.pid is not None and header.boot == said.boot
+        if header.pid in (said.pid, said.ppid)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _owner(engines: Sequence[EngineRows], worker: RecorderFile) -> int | None:
     """Return the engine that a worker belongs to; None when it cannot be told."""
     if len(engines) == 1:
         return 0
+    stated = _stated_owner(engines, worker)
+    if stated is not None:
+        return stated
+    spans = _spans(worker)
     scores = []
     for engine in engines:
         order = np.argsort(engine.ordinal, kind="stable")
@@ -164,7 +185,13 @@ class _Part:
                 reasons.pop(place, None)
             else:
                 self.idle -= 1
-        keep = ~idle
+        tail, worker_tails = unfinished(engine.ordinal, engine.sched[:, 0], spans)
+        tail &= ~idle
+        tail[list(engine.reasons)] = False
+        for place in np.flatnonzero(tail).tolist():
+            reasons.pop(place, None)
+        self.unfinished = int(np.count_nonzero(tail))
+        keep = ~idle & ~tail
         keep[list(reasons)] = False
         keep_order = order[keep[order]]
         steps = _columns(engine, joined)
@@ -172,13 +199,21 @@ class _Part:
         self.steps = steps.take(keep_order)
         self.requests = _requests(engine, keep_order, number)
         self.cost_s = sum(engine.file.steps[p].cost_ns for p in keep_order.tolist()) * 1e-9
+        self.cost_s += max((_cost_s(file) for file in workers), default=0.0)
         self.rejects = _rejects(engine.file, engine.file.step_lines, reasons)
         self.joined = 0
-        for file, used, unused in zip(workers, joined.used, joined.unused, strict=True):
-            self.joined += int(np.count_nonzero(used))
-            self.rejects += _rejects(
-                file, file.worker_lines, dict.fromkeys(np.flatnonzero(~used).tolist(), unused)
-            )
+        for file, used, unused, late in zip(
+            workers, joined.used, joined.unused, worker_tails, strict=True
+        ):
+            self.joined += int(np.count_nonzero(used & ~late))
+            self.unfinished += int(np.count_nonzero(late))
+            left = np.flatnonzero(~used & ~late).tolist()
+            self.rejects += _rejects(file, file.worker_lines, dict.fromkeys(left, unused))
+
+
+def _cost_s(worker: RecorderFile) -> float:
+    """Return the recorder's own time in a worker's process [s]."""
+    return sum(row.cost_ns for row in worker.workers) * 1e-9
 
 
 def _spread(values: Floats, places: Ints, count: int) -> Floats:
@@ -253,7 +288,7 @@ class KernelfitReader:
         owned: list[list[RecorderFile]] = [[] for _ in engines]
         orphans: list[RecorderFile] = []
         for file in worker_files:
-            owner = _owner(engines, _spans(file))
+            owner = _owner(engines, file)
             (orphans if owner is None else owned[owner]).append(file)
         lives = _lives(engines)
         return tuple(
@@ -300,7 +335,7 @@ def _lives(engines: Sequence[EngineRows]) -> list[list[int]]:
         else:
             lives.append([e])
         end = max(end, last)
-    return [sorted(life) for life in lives]
+    return [sorted(life, key=lambda e: (engines[e].replica(), e)) for life in lives]
 
 
 def _host_sides(
@@ -343,8 +378,8 @@ def _run(
     requests = joined_requests([part.requests for part in parts])
     busy_s = float(np.sum(steps.duration_s))
     share = sum(part.cost_s for part in parts) / busy_s if busy_s > 0 else None
-    recognised = sum(f.recognised for f in files) + sum(p.idle + p.joined for p in parts)
-    recognised += host.recognised
+    recognised = sum(f.recognised for f in files) + host.recognised
+    recognised += sum(p.idle + p.joined + p.unfinished for p in parts)
     versions = {h.engine_version for f in files for _, h in f.headers if h.engine_version}
     stated: dict[str, object] = {"engine": "vllm", "reader": FORMAT_NAME}
     if len(versions) == 1:
@@ -369,6 +404,7 @@ def _run(
         served=host.served,
         host_cpu=host.cpu,
         tokenizer=host.tokenizer,
+        unfinished=sum(f.cut for f in files) + sum(p.unfinished for p in parts),
     )
 
 

@@ -15,7 +15,7 @@ from kernelfit.logs.lines import TruncatedFile, clip, read_lines
 from kernelfit.logs.redact import error_shown
 
 FORMAT_NAME = "kernelfit"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 # Ranges are checked while decoding, where they cost next to nothing.
@@ -33,6 +33,13 @@ class Header(msgspec.Struct, tag_field="t", tag="header", gc=False):
     version: int
     role: str
     engine_version: str | None = None
+    pid: int | None = None
+    ppid: int | None = None
+    boot: str | None = None
+    rank: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
 
 
 class Clock(msgspec.Struct, tag_field="t", tag="clock", gc=False):
@@ -69,11 +76,23 @@ class WorkerRow(msgspec.Struct, tag_field="t", tag="worker", gc=False):
     rank: Count
     n: Count
     span_ns: tuple[Moment, Moment]
+    gap_ns: Moment = 0
+    cost_ns: Moment = 0
     gpu_ms: float | None = None
     probe_ns: Moment | None = None
 
 
-_DECODER = msgspec.json.Decoder(Header | Clock | StepRow | WorkerRow)
+class DummyRow(msgspec.Struct, tag_field="t", tag="dummy", gc=False):
+    """A pass over nothing, made so that data-parallel ranks keep step."""
+
+    i: Count
+    run_ns: tuple[Moment, Moment]
+    rank: Count = 0
+    wave: Count | None = None
+    counter: Count | None = None
+
+
+_DECODER = msgspec.json.Decoder(Header | Clock | StepRow | WorkerRow | DummyRow)
 
 
 @dataclass(slots=True)
@@ -149,10 +168,13 @@ class RecorderFile:
         Line number of each row, from 1.
     rejects : list of Reject
         Lines that are no row.
+    cut : int
+        1 where the file's last line is cut short, as a killed process leaves it; the line
+        counts as recognised.
     lines : int
         Lines read.
     recognised : int
-        Header, clock and empty lines.
+        Header, clock, dummy and empty lines.
     """
 
     path: Path
@@ -163,6 +185,7 @@ class RecorderFile:
     workers: list[WorkerRow] = field(default_factory=list)
     worker_lines: list[int] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
+    cut: int = 0
     lines: int = 0
     recognised: int = 0
 
@@ -188,7 +211,10 @@ def read_recorder_file(path: Path) -> RecorderFile:
             try:
                 row = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                if line.strip():
+                if not line.endswith(b"\n") and line.startswith(b"{"):
+                    found.cut = 1
+                    found.recognised += 1
+                elif line.strip():
                     found.rejects.append(undecodable(path, number, line, error))
                 else:
                     found.recognised += 1

@@ -14,12 +14,28 @@ import re
 from pathlib import Path
 from typing import Any
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version of the rows: 2 knows dummy steps and the gap between a pass's two calls."""
+
+RUN_SCHEMA_VERSION = 1
 _BEYOND_ASCII = re.compile("[^\\x00-\\x7e]")
 
 
-def _get(obj: Any, *names: str) -> Any:
-    """Follow attribute names from ``obj``; None where one is missing."""
+def attribute(obj: Any, *names: str) -> Any:
+    """Follow attribute names from an object of the engine.
+
+    Parameters
+    ----------
+    obj : object
+        Where to begin.
+    *names : str
+        Attribute names, one after the other.
+
+    Returns
+    -------
+    object
+        What the last one holds; None where one is missing.
+    """
     for name in names:
         obj = getattr(obj, name, None)
         if obj is None:
@@ -62,7 +78,7 @@ def device_name(config: Any) -> str:
     stated = os.environ.get("KERNELFIT_GPU")
     if stated:
         return stated
-    if str(_get(config, "device_config", "device_type")) == "cuda":
+    if str(attribute(config, "device_config", "device_type")) == "cuda":
         try:
             import torch
 
@@ -95,12 +111,12 @@ def run_facts(config: Any, engine_version: str) -> dict[str, Any]:
     dict
         The document; nested one level under ``pool``. Sizes in tokens or counts.
     """
-    model = str(_get(config, "model_config", "model") or "unknown")
-    capture = _get(config, "compilation_config", "cudagraph_capture_sizes")
-    dtype = str(_get(config, "model_config", "dtype") or "unknown").removeprefix("torch.")
+    model = str(attribute(config, "model_config", "model") or "unknown")
+    capture = attribute(config, "compilation_config", "cudagraph_capture_sizes")
+    dtype = str(attribute(config, "model_config", "dtype") or "unknown").removeprefix("torch.")
     return {
         "kind": "Run",
-        "schema_version": FORMAT_VERSION,
+        "schema_version": RUN_SCHEMA_VERSION,
         "gpu": device_name(config),
         "model": "model.config.json",
         "model_name": _last_part(model),
@@ -110,26 +126,28 @@ def run_facts(config: Any, engine_version: str) -> dict[str, Any]:
         "reader": "kernelfit",
         "timing": "device",
         "pool": {
-            "tp": _get(config, "parallel_config", "tensor_parallel_size") or 1,
-            "pp": _get(config, "parallel_config", "pipeline_parallel_size") or 1,
-            "dp": _get(config, "parallel_config", "data_parallel_size") or 1,
+            "tp": attribute(config, "parallel_config", "tensor_parallel_size") or 1,
+            "pp": attribute(config, "parallel_config", "pipeline_parallel_size") or 1,
+            "dp": attribute(config, "parallel_config", "data_parallel_size") or 1,
             "enable_expert_parallel": bool(
-                _get(config, "parallel_config", "enable_expert_parallel")
+                attribute(config, "parallel_config", "enable_expert_parallel")
             ),
-            "nodes": _get(config, "parallel_config", "nnodes") or 1,
-            "block_size": _get(config, "cache_config", "block_size"),
-            "cache_dtype": _get(config, "cache_config", "cache_dtype"),
-            "max_num_seqs": _get(config, "scheduler_config", "max_num_seqs"),
-            "max_num_batched_tokens": _get(config, "scheduler_config", "max_num_batched_tokens"),
-            "max_model_len": _get(config, "model_config", "max_model_len"),
-            "async_scheduling": _get(config, "scheduler_config", "async_scheduling"),
-            "enable_prefix_caching": _get(config, "cache_config", "enable_prefix_caching"),
-            "enforce_eager": _get(config, "model_config", "enforce_eager"),
-            "cudagraph_mode": _enum_name(_get(config, "compilation_config", "cudagraph_mode")),
+            "nodes": attribute(config, "parallel_config", "nnodes") or 1,
+            "block_size": attribute(config, "cache_config", "block_size"),
+            "cache_dtype": attribute(config, "cache_config", "cache_dtype"),
+            "max_num_seqs": attribute(config, "scheduler_config", "max_num_seqs"),
+            "max_num_batched_tokens": attribute(
+                config, "scheduler_config", "max_num_batched_tokens"
+            ),
+            "max_model_len": attribute(config, "model_config", "max_model_len"),
+            "async_scheduling": attribute(config, "scheduler_config", "async_scheduling"),
+            "enable_prefix_caching": attribute(config, "cache_config", "enable_prefix_caching"),
+            "enforce_eager": attribute(config, "model_config", "enforce_eager"),
+            "cudagraph_mode": _enum_name(attribute(config, "compilation_config", "cudagraph_mode")),
             "cudagraph_capture_sizes": None if capture is None else [int(s) for s in capture],
-            "quantization": _get(config, "model_config", "quantization"),
-            "speculative_method": _get(config, "speculative_config", "method"),
-            "disable_custom_all_reduce": _get(
+            "quantization": attribute(config, "model_config", "quantization"),
+            "speculative_method": attribute(config, "speculative_config", "method"),
+            "disable_custom_all_reduce": attribute(
                 config, "parallel_config", "disable_custom_all_reduce"
             ),
         },
@@ -195,10 +213,16 @@ def write_facts(folder: Path, config: Any, engine_version: str) -> None:
     engine_version : str
         The version string of the engine.
     """
-    to_dict = _get(config, "model_config", "hf_config", "to_dict")
+    to_dict = attribute(config, "model_config", "hf_config", "to_dict")
     if to_dict is not None and not (folder / "model.config.json").exists():
         facts = json.dumps(_unplaced(to_dict()), indent=1, sort_keys=True, default=str)
-        (folder / "model.config.json").write_text(facts + "\n", encoding="utf-8")
+        _write_whole(folder / "model.config.json", facts + "\n")
     if not (folder / "run.yaml").exists():
-        text = to_yaml(run_facts(config, engine_version))
-        (folder / "run.yaml").write_text(text, encoding="utf-8")
+        _write_whole(folder / "run.yaml", to_yaml(run_facts(config, engine_version)))
+
+
+def _write_whole(path: Path, text: str) -> None:
+    # Engines of several data-parallel ranks state the same facts at the same time.
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    half.write_text(text, encoding="utf-8")
+    half.replace(path)

@@ -11,16 +11,42 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from kernelfit.record.frontend import FrontEnd
 from kernelfit.record.frontend_plugin import install
-from kernelfit.record.hooks import Recorder, wrap_executor, wrap_scheduler, wrap_worker
+from kernelfit.record.hooks import (
+    Recorder,
+    wrap_core,
+    wrap_executor,
+    wrap_scheduler,
+    wrap_worker,
+)
 
 EXECUTORS = (
+    # Up to vLLM 0.10 the base class runs the model for the executor of one process.
+    ("vllm.v1.executor.abstract", "Executor"),
     ("vllm.v1.executor.uniproc_executor", "UniProcExecutor"),
     ("vllm.v1.executor.multiproc_executor", "MultiprocExecutor"),
+    ("vllm.v1.executor.ray_distributed_executor", "RayDistributedExecutor"),
+    ("vllm.v1.executor.ray_executor", "RayDistributedExecutor"),
+    ("vllm.v1.executor.ray_executor_v2", "RayExecutorV2"),
 )
+"""Where versions keep their executors."""
+
+CORE = ("vllm.v1.engine.core", "EngineCore")
 _MARK = "_kernelfit_recorder"
+
+
+def _found(place: tuple[str, str], *, load: bool) -> Any:
+    """Return a class of the engine's; None where this version, or this process, has none."""
+    module: ModuleType | None
+    try:
+        module = importlib.import_module(place[0]) if load else sys.modules.get(place[0])
+    except ImportError:
+        return None
+    return getattr(module, place[1], None)
 
 
 def register() -> None:
@@ -28,7 +54,7 @@ def register() -> None:
 
     Notes
     -----
-    Hook names hold for vLLM 0.11 to 0.33 (compared in the released sources);
+    Hook names hold for vLLM 0.10 to 0.33 (compared in the released sources);
     0.32.0 is the version that the project records with.
     """
     folder = os.environ.get("KERNELFIT_TRACE_DIR")
@@ -42,14 +68,19 @@ def register() -> None:
         # when it is registered again.
         scheduler = importlib.import_module("vllm.v1.core.sched.scheduler").Scheduler
         worker = importlib.import_module("vllm.v1.worker.gpu_worker").Worker
-        executors = [
-            getattr(importlib.import_module(module), name, None) for module, name in EXECUTORS
-        ]
+        executors = []
+        for number, place in enumerate(EXECUTORS):
+            # Ray is imported by those who use it, before this.
+            found = _found(place, load=number < 3)
+            if found is not None and "execute_model" in vars(found) and found not in executors:
+                executors.append(found)
+        core = _found(CORE, load=True)
         recorder = Recorder(Path(folder), str(getattr(vllm, "__version__", "unknown")))
         wrap_scheduler(recorder, scheduler)
         for executor in executors:
-            if executor is not None and "execute_model" in vars(executor):
-                wrap_executor(recorder, executor)
+            wrap_executor(recorder, executor)
+        if core is not None:
+            wrap_core(recorder, core)
         wrap_worker(recorder, worker)
         front = FrontEnd(recorder)
         front.missing = install(front)

@@ -203,17 +203,23 @@ def test_one_ranks_negative_span_does_not_hide_behind_another(tmp_path: Path) ->
     assert run.steps.step.tolist() == [1, 2, 3]
 
 
-def test_a_cut_last_line_is_one_reject(tmp_path: Path) -> None:
+def test_a_cut_last_line_is_a_step_that_was_not_finished(tmp_path: Path) -> None:
     folder = small().write(tmp_path / "run")
     path = folder / "engine-10.jsonl"
     path.write_bytes(path.read_bytes()[:-30])
     (run,) = read(folder)
     assert run.steps.count == 3
-    # The span of the lost step has nothing to be joined to.
-    assert sorted(r.reason[:20] for r in run.rejects) == [
-        "no usable step of th",
-        "the line is cut shor",
-    ]
+    # The cut line, and the span of the step that it was.
+    assert (run.unfinished, run.rejects) == (2, ())
+    assert adds_up(run)
+
+
+def test_a_cut_line_within_a_file_is_a_reject(tmp_path: Path) -> None:
+    folder = small().write(tmp_path / "run")
+    path = folder / "engine-10.jsonl"
+    path.write_bytes(path.read_bytes()[:-30] + b"\n")
+    (run,) = read(folder)
+    assert [r.reason for r in run.rejects] == ["the line is cut short"]
     assert adds_up(run)
 
 
@@ -288,7 +294,7 @@ def test_a_worker_that_fits_two_engines_is_not_guessed(tmp_path: Path) -> None:
         (lambda p: write_rows(p / "engine-1.jsonl", "worker", []), "role does not fit"),
         (
             lambda p: (p / "engine-1.jsonl").write_text(
-                json.dumps(header("engine") | {"version": 2}) + "\n"
+                json.dumps(header("engine") | {"version": 3}) + "\n"
             ),
             "unknown recorder format",
         ),

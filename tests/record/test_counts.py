@@ -79,8 +79,8 @@ def test_a_finished_id_is_forgotten_and_may_come_back(tmp_path: Path) -> None:
     found, recorder = counts(tmp_path, outputs)
     assert found[1:] == [[(5, 20, 25, 20)], [(1, 25, 25, 20)], []]
     assert [row["resumed"] for row in rows_of(tmp_path, "step")] == [0, 0, 0, 0]
-    assert recorder.prompt_len == {}
-    assert recorder.cached == {}
+    assert recorder.engine.prompt_len == {}
+    assert recorder.engine.cached == {}
 
 
 def test_a_request_that_was_running_before_the_recorder_has_unknown_counts(tmp_path: Path) -> None:
@@ -116,4 +116,4 @@ def test_two_steps_in_flight_complete_in_any_order(tmp_path: Path) -> None:
     assert [rows[i]["in_flight"] for i in range(3)] == [1, 2, 1]
     assert (rows[0]["scheduled"], rows[1]["scheduled"]) == ([6], [1, 3])
     assert rows[1]["update_ns"][1] <= rows[0]["update_ns"][0]
-    assert recorder.in_flight == {}
+    assert recorder.engine.in_flight == {}

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernelfit.record import hooks
-from kernelfit.record.hooks import Recorder, speed_probe_ns
+from kernelfit.record import hooks, spans, writer
+from kernelfit.record.hooks import Recorder
+from kernelfit.record.spans import speed_probe_ns
 from tests.record.fakes import Again, New, Output, engine, rows_of
 
 WARNING = "kernelfit: recording switched off in this process"
@@ -31,9 +32,19 @@ def wrapped(folder: Path, steps: list[Output]) -> tuple[Recorder, type, type, ty
 
 
 @pytest.mark.parametrize(
-    "hook", ["scheduled", "submitted", "updated", "worker_started", "worker_ended"]
+    ("side", "hook"),
+    [
+        ("engine", "scheduled"),
+        ("engine", "submitted"),
+        ("engine", "updated"),
+        ("worker", "started"),
+        ("worker", "executed"),
+        ("worker", "sampling"),
+        ("worker", "sampled"),
+    ],
 )
 def test_a_hook_that_raises_warns_once_and_leaves_the_results(
+    side: str,
     hook: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -46,7 +57,7 @@ def test_a_hook_that_raises_warns_once_and_leaves_the_results(
         calls.append(args)
         raise ValueError("broken on purpose")
 
-    monkeypatch.setattr(recorder, hook, broken)
+    monkeypatch.setattr(getattr(recorder, side), hook, broken)
     scheduler, executor = scheduler_cls(), executor_cls()
     for step in outputs():
         output = scheduler.schedule()
@@ -56,7 +67,7 @@ def test_a_hook_that_raises_warns_once_and_leaves_the_results(
         assert scheduler.update_from_output(output, result) == "updated"
     assert len(calls) == 1
     assert not recorder.alive
-    assert recorder.in_flight == {}
+    assert recorder.engine.in_flight == {}
     said = capfd.readouterr()
     assert said.err.count("\n") == 1
     assert said.err.startswith(WARNING)
@@ -83,27 +94,29 @@ def test_a_fault_of_the_engine_passes_and_recording_goes_on(
     worker.execute_model(Output({"a": 3}))
     assert worker.sample_tokens().sampled_token_ids == [[7], [8]]
     recorder.writer("worker").flush()
-    assert [(row["i"], row["n"]) for row in rows_of(tmp_path, "worker")] == [(0, 3)]
+    # The pass that raised has no span, and keeps its place in the count.
+    assert [(row["i"], row["n"]) for row in rows_of(tmp_path, "worker")] == [(1, 3)]
     assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("fault", ["a full disk", "a row that is no JSON"])
 def test_rows_that_cannot_be_written_switch_recording_off(
-    fault: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    fault: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     recorder = Recorder(tmp_path, "0.32.0")
-    writer = recorder.writer("engine")
     if fault == "a full disk":
 
-        def full(text: str) -> int:
+        def full(file: int, data: bytes) -> None:
             raise OSError(28, "No space left on device")
 
-        writer._file = SimpleNamespace(write=full, flush=lambda: None)  # type: ignore[assignment]
-        writer.put({"t": "step"})
-    else:
-        writer.put({"t": "step", "scheduled": {1, 2}})
-    writer._thread.join(10)
-    assert not writer._thread.is_alive()
+        monkeypatch.setattr(writer, "write_all", full)
+    rows = recorder.writer("engine")
+    rows.put({"t": "step"} if fault == "a full disk" else {"t": "step", "scheduled": {1, 2}})
+    rows._thread.join(10)
+    assert not rows._thread.is_alive()
     assert not recorder.alive
     said = capfd.readouterr().err
     assert said.count("\n") == 1
@@ -179,12 +192,11 @@ def test_an_engine_without_queues_or_usage_costs_only_those_facts(tmp_path: Path
 def test_the_worker_is_open_until_its_tokens_are_sampled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = iter(range(100, 200, 10))
-    monkeypatch.setattr(hooks, "_now", lambda: next(now))
+    now = iter(range(100, 300, 10))
+    monkeypatch.setattr(spans, "_now", lambda: next(now))
     recorder, _, _, worker_cls = wrapped(tmp_path, outputs())
     worker = worker_cls()
     worker.execute_model(Output({"a": 4}))
-    assert recorder.worker_open is not None
     recorder.writer("worker").flush()
     assert rows_of(tmp_path, "worker") == []
     worker.sample_tokens(None)
@@ -192,14 +204,18 @@ def test_the_worker_is_open_until_its_tokens_are_sampled(
     worker.sample_tokens(None)
     recorder.writer("worker").flush()
     (row,) = rows_of(tmp_path, "worker")
-    assert (row["i"], row["n"], row["rank"], row["span_ns"]) == (0, 4, 1, [100, 110])
+    # Called at 100 and 140, began at 110 and 150, returned at 120 and 160.
+    assert (row["i"], row["n"], row["rank"], row["span_ns"]) == (0, 4, 1, [110, 160])
+    assert row["gap_ns"] == 150 - 120
+    # The recorder's own: 100 to 110, 120 to 130, 140 to 150 and 160 to 170.
+    assert row["cost_ns"] == 40
 
 
 def test_a_worker_that_returns_a_result_is_closed_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = iter(range(100, 200, 10))
-    monkeypatch.setattr(hooks, "_now", lambda: next(now))
+    now = iter(range(100, 300, 10))
+    monkeypatch.setattr(spans, "_now", lambda: next(now))
 
     class Worker:
         rank = 0
@@ -219,8 +235,9 @@ def test_a_worker_that_returns_a_result_is_closed_at_once(
     assert worker.execute_model(Output({"a": 2})) is None
     assert worker.sample_tokens(None) == "tokens"
     recorder.writer("worker").flush()
-    spans = [(r["i"], r["n"], r["span_ns"]) for r in rows_of(tmp_path, "worker")]
-    assert spans == [(0, 0, [100, 110]), (1, 2, [120, 130])]
+    rows = rows_of(tmp_path, "worker")
+    found = [(r["i"], r["n"], r["span_ns"], "gap_ns" in r) for r in rows]
+    assert found == [(0, 0, [110, 120], False), (1, 2, [150, 200], True)]
 
 
 @pytest.mark.parametrize("asked", ["1", "0", None])

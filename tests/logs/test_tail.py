@@ -1,0 +1,114 @@
+"""The end of a killed engine's recording: what a kill explains is no fault, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelfit.logs.join import Spans
+from kernelfit.logs.tail import MAX_LOST_S, MAX_LOST_STEPS, unfinished
+from tests.logs.recording import Recording, adds_up, read
+
+
+def recording(steps: int, ranks: int = 1) -> Recording:
+    """Return decode steps, one every 20 ms."""
+    made = Recording(ranks=ranks)
+    for number in range(steps):
+        made.step([(1, 100 + number, 50, 0)])
+    return made
+
+
+@pytest.mark.parametrize("lost", [1, 5, 9])
+def test_steps_that_the_engine_did_not_finish_are_counted_and_not_rejected(
+    lost: int, tmp_path: Path
+) -> None:
+    made = recording(40, ranks=2)
+    del made.steps[-lost:]
+    del made.workers[1][-1:]
+    (run,) = read(made.write(tmp_path / "run"))
+    # Killed: rank 0 flushed everything, rank 1 all but one, the engine none of the last ones.
+    assert run.steps.step.tolist() == list(range(40 - lost))
+    assert run.rejects == ()
+    assert run.unfinished == lost + (lost - 1)
+    assert adds_up(run)
+
+
+def test_a_worker_that_was_killed_first_leaves_steps_without_a_span(tmp_path: Path) -> None:
+    made = recording(40)
+    del made.workers[0][-3:]
+    (run,) = read(made.write(tmp_path / "run"))
+    assert (run.steps.count, run.rejects, run.unfinished) == (37, (), 3)
+    assert adds_up(run)
+
+
+def test_a_worker_that_stopped_long_before_the_engine_is_a_fault(tmp_path: Path) -> None:
+    made = recording(100)
+    del made.workers[0][-60:]
+    (run,) = read(made.write(tmp_path / "run"))
+    assert (run.steps.count, run.unfinished) == (40, 0)
+    assert len(run.rejects) == 60
+    assert all("has no span for it" in reject.reason for reject in run.rejects)
+    assert adds_up(run)
+
+
+def test_a_span_that_is_missing_before_the_end_is_a_fault(tmp_path: Path) -> None:
+    made = recording(40)
+    del made.workers[0][-2]
+    (run,) = read(made.write(tmp_path / "run"))
+    assert (run.steps.count, run.unfinished, len(run.rejects)) == (39, 0, 1)
+
+
+def test_a_row_that_contradicts_itself_is_a_reject_even_at_the_end(tmp_path: Path) -> None:
+    made = recording(40)
+    del made.workers[0][-2:]
+    made.steps[-1]["n"] += 1
+    (run,) = read(made.write(tmp_path / "run"))
+    assert (run.steps.count, run.unfinished, len(run.rejects)) == (38, 1, 1)
+    assert adds_up(run)
+
+
+def spans(numbers: np.ndarray, moments: np.ndarray) -> Spans:
+    """Return a worker's spans at some moments."""
+    nan = np.full(numbers.size, np.nan)
+    return Spans("worker-1.jsonl", 0, numbers, numbers * 0 + 1, moments, moments, nan, nan)
+
+
+def test_the_limits_are_those_stated() -> None:
+    def behind(count: int, pause_s: float) -> int:
+        numbers = np.arange(20 + count)
+        moments = np.round(numbers * pause_s * 1e9).astype(np.int64)
+        mask, _ = unfinished(numbers, moments, [spans(numbers[:20], moments[:20])])
+        return int(np.count_nonzero(mask))
+
+    # Few steps in flight may take seconds each; many must fit into what a kill loses.
+    assert behind(MAX_LOST_STEPS, 30.0) == MAX_LOST_STEPS
+    assert behind(MAX_LOST_STEPS + 1, 30.0) == 0
+    many = 51
+    assert behind(many, MAX_LOST_S / (many - 1)) == many
+    assert behind(many, 1.01 * MAX_LOST_S / (many - 1)) == 0
+
+
+def test_a_worker_without_a_single_row_explains_nothing() -> None:
+    numbers, none = np.arange(3), np.empty(0, dtype=np.int64)
+    mask, (other,) = unfinished(numbers, numbers, [spans(none, none)])
+    assert not mask.any()
+    assert not other.any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(cuts=st.lists(st.integers(0, 60), min_size=3, max_size=3))
+def test_wherever_the_files_end_every_line_is_accounted_for(
+    cuts: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    made = recording(60, ranks=2)
+    for rows, cut in zip((made.steps, *made.workers), cuts, strict=True):
+        del rows[len(rows) - cut :]
+    (run,) = read(made.write(tmp_path_factory.mktemp("cut") / "run"))
+    assert adds_up(run)
+    kept = 60 - max(cuts)
+    assert run.steps.step.tolist() == list(range(kept))
+    assert run.unfinished in (0, run.counts.lines - 6 - 3 * kept)
