@@ -192,7 +192,8 @@ def result_document(
     kernels: list[dict[str, Any]] = []
     pools: list[FittedKernel] = []
     judged: dict[str, list[dict[str, Any]]] = {
-        name: [] for name in ("validation", "coverage", "bounds", "points", "breakdown")
+        name: []
+        for name in ("validation", "coverage", "bounds", "points", "correlation", "breakdown")
     }
     for fit in fits:
         calibration = fit.calibration

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernelfit.report import tables_checks, tables_fit, tables_use
+from kernelfit.report import tables_basis, tables_checks, tables_fit, tables_use
 from kernelfit.report.select import one_gpu
 from kernelfit.report.tables import Table, plain
 from kernelfit.report.units import seconds
@@ -62,7 +62,7 @@ def gate_table(result: Result) -> str:
     str
         One table for the whole result.
     """
-    return plain(tables_fit.gates({"gates": list(result.get("gates") or ())}))
+    return plain(tables_basis.gates({"gates": list(result.get("gates") or ())}))
 
 
 def flip_table(result: Result) -> str:
