@@ -1,60 +1,59 @@
-"""The ``vllm-log`` reader: ``Iteration(...)`` lines of vLLM's text logs."""
+"""The ``vllm-log`` reader: text logs of vLLM 0.6 to 0.33.
+
+Step lines (``Iteration(...)``) become steps, lines about stretches of time become
+intervals, start-up lines become facts of the run, and everything else counts as recognised.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.documents.runs import RunFacts
 from kernelfit.logs.columns import (
-    MAX_TOKENS,
     UNKNOWN,
-    Counts,
     Ints,
     ParsedRun,
-    Reject,
     Requests,
     Steps,
     make_steps,
     mark_bit,
     warmup_bits,
 )
-from kernelfit.logs.lines import MAX_TEXT_CHARACTERS, TruncatedFile, read_lines
-from kernelfit.logs.redact import value_shown
+from kernelfit.logs.lines import TruncatedFile, read_blocks
 from kernelfit.logs.source import RunSource
-from kernelfit.logs.vllm_facts import FACT_LINE, INITIALIZING, facts_of
+from kernelfit.logs.vllm_coverage import COVERAGE
+from kernelfit.logs.vllm_facts import (
+    FACT_WORDS,
+    INITIALIZING,
+    facts_of,
+    startup_merged,
+    startup_of,
+)
+from kernelfit.logs.vllm_intervals import WORDS, intervals_of
+from kernelfit.logs.vllm_lines import QUOTED, Printed, Unusable, printed_steps
+from kernelfit.logs.vllm_lives import Life, Lives
+from kernelfit.logs.vllm_shapes import STAMP_KINDS, Rows, Shapes
 from kernelfit.logs.vllm_text import is_header, process_of, unwrap
 
-_WORD = "Iteration("
-_ITERATION = re.compile(
-    r"Iteration\((\d{1,12})\): (\d{1,12}) context requests, (\d{1,12}) context tokens, "
-    r"(\d{1,12}) generation requests, (\d{1,12}) generation tokens, "
-    r"iteration elapsed time: (\d{1,12}(?:\.\d{1,12})?) ms( \(dummy\))?"
-    r"(?:, [\w+ ]+? KV cache usage: (\d{1,12}(?:\.\d{1,12})?)%)?"
-    r"(?:, encoder inputs: \d+, encoder output embeddings: \d+)?"
+BLOCK_BYTES = 1 << 22
+"""Bytes that are looked at together: enough lines for arithmetic on all of them at once,
+few enough that they stay near the processor [bytes]."""
+
+_STEP = b"Iteration("
+_SPECIAL = str.maketrans({c: f"\\{c}" for c in "()#.|*+[]"})
+_INTERESTING = (
+    "|".join(word.translate(_SPECIAL) for word in (_STEP.decode(), *FACT_WORDS, *WORDS))
+    + r"|\| *\d+ *\| *\d+ *\| *\d+ *\| *[A-Z_]+ *\| *\d+ *\|"
 )
-_LOOSE = re.compile(
-    r"Iteration\(([^)]*)\): (\S+) context requests, (\S+) context tokens, "
-    r"(\S+) generation requests, (\S+) generation tokens, iteration elapsed time: (\S+) ms"
-)
-_LOOSE_NAMES = (
-    "iteration",
-    "context requests",
-    "context tokens",
-    "generation requests",
-    "generation tokens",
-    "elapsed time",
-)
-_ENGINE = re.compile(r"Engine (\d{3}): $")
-# What may follow a complete record: later versions' fields, boxes, Ray's repeat note.
-_TAIL = re.compile(r"(?:, [\w ./+-]+: [\w.%+-]+)*[\s│|]*(?:\[repeated \d+x[^\]]*\])?[\s│|]*$")
-# A prompt or an answer may quote a log line; it is never a step, and never stored.
-_QUOTED = re.compile(r"Received request|Generated response|prompt: |prompt_token_ids|output: ")
+_MOST_TRIES = 8
+_LineOf = Callable[[int], bytes]
 _CLOCKS = {
     "printed": "printed lines: month and day, whole seconds, no year",
     "dated_ms": "printed lines: date and milliseconds",
@@ -62,162 +61,155 @@ _CLOCKS = {
 }
 
 
-@dataclass(slots=True)
-class _Life:
-    """One life of the engine: what was read between two starts."""
-
-    rows: list[tuple[int, int, int, int, int, int, float, float]] = field(default_factory=list)
-    rejects: list[Reject] = field(default_factory=list)
-    stated: dict[str, object] = field(default_factory=dict)
-    last: dict[int, int] = field(default_factory=dict)
-    pids: dict[int, int] = field(default_factory=dict)
-    stamp: str = "printed"
-    lines: int = 0
-    recognised: int = 0
-
-
 class _Parser:
-    """Line by line, keeping account of every one."""
+    """Block by block, keeping account of every line."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.lives = [_Life()]
+    def __init__(self, name: str, shapes: Shapes | None) -> None:
+        self.lives = Lives(name)
         self.is_log = False
+        self._shapes = shapes
 
-    def feed(self, number: int, line: bytes) -> None:
-        if b"Iteration(" in line:
-            self._iteration(number, line)
+    def feed(self, first: int, block: bytes) -> None:
+        """Read whole lines, the first of which has the given number."""
+        data = np.frombuffer(block, dtype=np.uint8)
+        ends = np.flatnonzero(data == 10)
+        if not ends.size or ends[-1] != data.size - 1:
+            ends = np.append(ends, data.size)
+        begins = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1] + 1])
+        lines = np.arange(ends.size)
+
+        def line(place: int) -> bytes:
+            return block[begins[place] : ends[place]]
+
+        found: list[Rows] = []
+        if self._shapes is not None:
+            rows, lines = self._shapes.match(block, lines, begins, ends)
+            found += [] if rows is None else [rows]
+        careful = _interesting(block, ends, lines)
+        if not self.is_log:
+            self.is_log = bool(found) or any(is_header(line(p)) for p in lines.tolist())
+        if self._shapes is not None:
+            more, careful = self._learn(block, careful, begins, ends)
+            found += more
+        rows = Rows.joined(found) if found else None
+        self._in_order(first, rows, np.sort(careful), ends.size, line)
+
+    def _learn(
+        self, block: bytes, careful: Ints, begins: Ints, ends: Ints
+    ) -> tuple[list[Rows], Ints]:
+        """Learn shapes from lines that fit none, as long as that helps."""
+        found: list[Rows] = []
+        taken = np.zeros(ends.size, dtype=bool)
+        tries = 0
+        for place in careful.tolist():
+            text = block[begins[place] : ends[place]]
+            if taken[place] or _STEP not in text or self._shapes is None:
+                continue
+            tries += 1
+            if tries > _MOST_TRIES:
+                break
+            steps = printed_steps(text)
+            if len(steps) != 1 or not isinstance(steps[0], Printed):
+                continue
+            if self._shapes.learn(text, steps[0]):
+                rows, careful = self._shapes.match(block, careful, begins, ends, newest=True)
+                if rows is not None:
+                    found.append(rows)
+                    taken[rows.place] = True
+        return found, careful
+
+    def _in_order(
+        self, first: int, rows: Rows | None, careful: Ints, count: int, line: _LineOf
+    ) -> None:
+        """Take in a block's rows and its other lines in the order of the file."""
+        at = row = 0
+        stops = [*careful.tolist(), count]
+        cuts = [0] * len(stops) if rows is None else np.searchsorted(rows.place, stops).tolist()
+        for stop, cut in zip(stops, cuts, strict=True):
+            if rows is not None and cut > row:
+
+                def one_by_one(begin: int = at, end: int = stop) -> None:
+                    for place in range(begin, end):
+                        self._line(first + place, line(place))
+
+                if self.lives.take(rows.take(slice(row, cut)), one_by_one):
+                    self.lives.now.tally.know(stop - at - (cut - row))
+                    self.is_log = True
+            else:
+                self.lives.now.tally.know(stop - at)
+            if stop < count:
+                self._line(first + stop, line(stop))
+            at, row = stop + 1, cut
+
+    def _line(self, number: int, line: bytes) -> None:
+        """Read one line with care."""
+        if _STEP in line:
+            self._steps(number, line)
             return
-        if FACT_LINE.search(line) is not None:
-            self._fact(line)
-        elif not self.is_log:
-            self.is_log = is_header(line)
-        self.lives[-1].lines += 1
-        self.lives[-1].recognised += 1
-
-    def reject(self, number: int, reason: str, text: str) -> None:
-        life = self.lives[-1]
-        life.lines += 1
-        life.rejects.append(Reject(self.name, number, reason, text[:MAX_TEXT_CHARACTERS]))
-
-    def _fact(self, line: bytes) -> None:
-        self.is_log = self.is_log or is_header(line)
-        text = unwrap(line).text
-        if _QUOTED.search(text):
-            return
-        if INITIALIZING.search(text) and self.lives[-1].rows:
-            self.lives.append(_Life())
-        self.lives[-1].stated |= facts_of(text)
-
-    def _iteration(self, number: int, line: bytes) -> None:
         record = unwrap(line)
         text = record.text
-        if record.broken:
-            at = max(text.find(_WORD), 0)
-            if _QUOTED.search(text):
-                self._recognise()
-            else:
-                self.reject(number, "the JSON line is cut or damaged", text[at:])
+        if QUOTED.search(text):
+            self.lives.now.tally.know()
             return
-        begin = 0
-        while True:
-            at = text.find(_WORD, begin)
-            prefix = text[begin:at]
-            if at < 0:
-                if begin == 0:
-                    self._recognise()
-                return
-            if _QUOTED.search(prefix) or (prefix and prefix[-1] not in " \t\n])>|:-"):
-                self._recognise()
-                return
-            found = _ITERATION.match(text, at)
-            more = -1 if found is None else text.find(_WORD, found.end())
-            tail = "" if found is None else text[found.end() : more if more >= 0 else None]
-            if found is None or (more < 0 and _TAIL.match(tail) is None):
-                self.reject(number, _why(text[at:]), text[at:])
-                return
-            said = _ENGINE.search(prefix)
-            engine, pid = process_of(prefix, record)
-            engine = int(said.group(1)) if said else engine or 0
-            self.lives[-1].stamp = record.stamp
-            self._step(number, text[at : found.end()], found, engine, pid)
-            begin = found.end()
-
-    def _recognise(self) -> None:
-        self.lives[-1].lines += 1
-        self.lives[-1].recognised += 1
-
-    def _step(
-        self, number: int, text: str, found: re.Match[str], engine: int, pid: int | None
-    ) -> None:
-        self.is_log = True
-        index, context, context_tokens, generation, generation_tokens = (
-            int(found.group(k)) for k in range(1, 6)
-        )
-        life = self.lives[-1]
-        fell = index < life.last.get(engine, -1)
-        moved = pid is not None and life.pids.get(engine, pid) != pid
-        if (fell or moved) and life.rows:
-            life = _Life(stamp=life.stamp)
-            self.lives.append(life)
-        if index == life.last.get(engine):
-            self.reject(number, f"iteration {index} of engine {engine} is repeated", text)
+        if INITIALIZING.search(text) and not self.lives.now.empty:
+            self.lives.begin()
+        life = self.lives.now
+        facts, startup = facts_of(text), startup_of(text)
+        life.stated |= facts
+        life.startup = startup_merged(life.startup, startup)
+        engine = process_of(text, record)[0] or 0
+        said = intervals_of(text, number, engine)
+        if isinstance(said, str):
+            life.tally.reject(number, said, text)
             return
-        if max(context_tokens, generation_tokens, index) > MAX_TOKENS * 64:
-            self.reject(number, "a count is out of range", text)
-            return
-        life.last[engine] = index
-        if pid is not None:
-            life.pids[engine] = pid
-        if found.group(7) or max(context, context_tokens, generation, generation_tokens) == 0:
-            # A data-parallel peer's dummy step, or a step without work.
-            self._recognise()
-            return
-        if (
-            context_tokens < context
-            or generation_tokens < generation
-            or ((context == 0) != (context_tokens == 0))
-            or ((generation == 0) != (generation_tokens == 0))
-        ):
-            self.reject(number, "requests and tokens do not fit: each request has a token", text)
-            return
-        usage = float(found.group(8)) / 100 if found.group(8) else float("nan")
-        if usage > 1:
-            self.reject(number, f"KV cache usage above 100 % (got {found.group(8)})", text)
-            return
-        life.lines += 1
-        elapsed_s = float(found.group(6)) * 1e-3
-        life.rows.append(
-            (
-                engine,
-                index,
-                context,
-                context_tokens,
-                generation,
-                generation_tokens,
-                elapsed_s,
-                usage,
+        for interval in said:
+            after = life.last.get(interval.engine) if interval.engine is not None else None
+            life.intervals.append(
+                interval if after is None else replace(interval, after_step=after)
             )
-        )
+        self.is_log = self.is_log or bool(said) or bool(facts)
+        life.tally.know()
+
+    def _steps(self, number: int, line: bytes) -> None:
+        found = printed_steps(line)
+        if not found:
+            self.lives.now.tally.know()
+        for printed in found:
+            if isinstance(printed, Unusable):
+                self.lives.now.tally.reject(number, printed.reason, printed.text)
+            else:
+                self.is_log = True
+                self.lives.step(number, printed)
 
 
-def _why(text: str) -> str:
-    """Return what is wrong with a step line that does not parse."""
-    loose = _LOOSE.match(text)
-    if loose is None:
-        return "the step line is cut or not understood"
-    for name, value in zip(_LOOSE_NAMES, loose.groups(), strict=True):
-        try:
-            number = float(value)
-        except ValueError:
-            return f"{name} is not a number (got {value_shown(value)})"
-        if not np.isfinite(number):
-            return f"{name} is not a finite number (got {value_shown(value)})"
-        if number < 0:
-            return f"{name} is negative (got {value_shown(value)})"
-        if name != "elapsed time" and not value.isdigit():
-            return f"{name} is not a whole number (got {value_shown(value)})"
-    return "the step line is cut or followed by something not understood"
+def _interesting(block: bytes, ends: Ints, lines: Ints) -> Ints:
+    """Return which of some lines of a block have to be read with care."""
+    if not lines.size:
+        return lines
+    offsets = np.empty(ends.size + 1, dtype=np.int64)
+    offsets[0] = 0
+    np.minimum(ends + 1, len(block), out=offsets[1:])
+    every = pa.Array.from_buffers(
+        pa.large_binary(), ends.size, [None, pa.py_buffer(offsets), pa.py_buffer(block)]
+    )
+    chosen = every if lines.size == ends.size else every.take(pa.array(lines))
+    hits = pc.match_substring_regex(chosen, _INTERESTING)
+    return lines[np.flatnonzero(hits.to_numpy(zero_copy_only=False))]
+
+
+def _parse(path: Path, *, fast: bool = True, block_bytes: int = BLOCK_BYTES) -> _Parser:
+    """Read a whole log; without ``fast`` every line is read with care."""
+    parser = _Parser(path.name, Shapes() if fast else None)
+    number = 0
+    try:
+        for first, block in read_blocks(path, block_bytes):
+            parser.feed(first, block)
+            number = first + block.count(b"\n") - block.endswith(b"\n")
+    except TruncatedFile as error:
+        reason = f"the compressed file ends early or is damaged: {error}"
+        parser.lives.now.tally.reject(number + 1, reason, "")
+    parser.lives.settle()
+    return parser
 
 
 def iteration_tokens(path: Path) -> Iterator[tuple[int, int, int]]:
@@ -234,29 +226,13 @@ def iteration_tokens(path: Path) -> Iterator[tuple[int, int, int]]:
         Engine, iteration index, and context plus generation tokens [tokens].
     """
     for life in _parse(path).lives:
-        for engine, index, _, context_tokens, _, generation_tokens, _, _ in life.rows:
+        ints, _ = life.table()
+        for engine, index, _, context_tokens, _, generation_tokens in ints.tolist():
             yield engine, index, context_tokens + generation_tokens
 
 
-def _parse(path: Path) -> _Parser:
-    parser = _Parser(path.name)
-    number = 0
-    try:
-        for number, line in read_lines(path):
-            parser.feed(number, line)
-    except TruncatedFile as error:
-        parser.reject(number + 1, f"the compressed file ends early or is damaged: {error}", "")
-    # A restart that never took a step is no run; its lines stay with the one before.
-    while len(parser.lives) > 1 and not parser.lives[-1].rows:
-        last, before = parser.lives.pop(), parser.lives[-1]
-        before.lines += last.lines
-        before.recognised += last.recognised
-        before.rejects += last.rejects
-    return parser
-
-
 class VllmLogReader:
-    """Reader of vLLM's text logs with ``--enable-logging-iteration-details``.
+    """Reader of vLLM's text logs.
 
     The printed time covers only the wait for the result: with asynchronous scheduling
     or pipeline parallelism it leaves out what was overlapped, and in synchronous mode
@@ -265,8 +241,9 @@ class VllmLogReader:
     """
 
     name = "vllm-log"
-    version = 1
+    version = 2
     needs_facts = False
+    coverage = COVERAGE
 
     def files(self, source: RunSource) -> tuple[Path, ...]:
         """Return the log; parameters as ``Reader.files``."""
@@ -277,15 +254,16 @@ class VllmLogReader:
         del facts  # the log states its own
         parser = _parse(source.path)
         place = str(source.path)
-        if not any(life.lines for life in parser.lives):
+        lives = list(parser.lives)
+        if not any(life.tally.lines for life in lives):
             raise InputError([Problem(place, None, None, "the log is empty")])
-        if not any(life.rows for life in parser.lives):
+        if all(life.empty for life in lives):
             raise InputError([_no_step(place, parser)])
-        return tuple(_run(life) for life in parser.lives)
+        return tuple(_run(life) for life in lives)
 
 
 def _no_step(place: str, parser: _Parser) -> Problem:
-    rejects = [reject for life in parser.lives for reject in life.rejects]
+    rejects = [reject for life in parser.lives for reject in life.tally.rejects]
     if rejects:
         first = rejects[0]
         message = f"no usable step; the first of {len(rejects)} rejected lines: {first.reason}"
@@ -297,10 +275,12 @@ def _no_step(place: str, parser: _Parser) -> Problem:
     return Problem(place, None, None, message, hint="is this the right file, or the right reader?")
 
 
-def _run(life: _Life) -> ParsedRun:
+def _run(life: Life) -> ParsedRun:
     steps = _steps(life)
     asynchronous = life.stated.get("async_scheduling")
-    if asynchronous is None:
+    if steps.count == 0:
+        detail = "and this log prints no step at all, only averages"
+    elif asynchronous is None:
         detail = "asynchronous scheduling is not known to be off"
     elif asynchronous:
         detail = "asynchronous scheduling is on"
@@ -309,27 +289,28 @@ def _run(life: _Life) -> ParsedRun:
     return ParsedRun(
         steps=steps,
         requests=Requests.none(),
-        rejects=tuple(life.rejects),
-        counts=Counts(life.lines, len(life.rows), life.recognised, len(life.rejects)),
+        rejects=tuple(life.tally.rejects),
+        counts=life.tally.counts(),
         timing="wait",
-        clock=_CLOCKS[life.stamp],
+        clock=_CLOCKS[STAMP_KINDS[life.kind]],
         composition="aggregated",
         stated={"engine": "vllm", "reader": VllmLogReader.name, **life.stated},
         fit_refused_reason=(
             f"timing is wait: the printed time is only the wait for the result ({detail}); "
             "record the run with kernelfit's recorder instead"
         ),
+        intervals=tuple(life.intervals),
+        startup=life.startup,
     )
 
 
-def _steps(life: _Life) -> Steps:
-    count = len(life.rows)
+def _steps(life: Life) -> Steps:
+    ints, floats = life.table()
+    count = ints.shape[0]
     if count == 0:
         return make_steps(0, {})
-    table = np.array(life.rows, dtype=np.float64)  # counts are far below 2**53
-    ints: Ints = table[:, :6].astype(np.int64)
     engine, index, context, context_tokens, generation, generation_tokens = ints.T
-    elapsed_s = table[:, 6]
+    elapsed_s = floats[:, 0]
     # Without drafts and resumed requests every generation request has one token.
     plain = generation_tokens == generation
     few = plain & (context <= 1)
@@ -355,7 +336,7 @@ def _steps(life: _Life) -> Steps:
             "past_prompt_tokens": known(generation_tokens, plain),
             "in_prompt_requests": known(context, plain),
             "in_prompt_tokens": known(context_tokens, plain),
-            "kv_usage": table[:, 7],
+            "kv_usage": floats[:, 1],
             "marks": marks,
         },
     )

@@ -246,7 +246,7 @@ def _read(
 
 def _refuse_empty(source: RunSource, runs: Sequence[ParsedRun]) -> None:
     """Refuse a source that gives no step at all, naming the first bad line."""
-    if any(run.steps.count for run in runs):
+    if any(run.steps.count or run.intervals for run in runs):
         return
     rejects = [reject for run in runs for reject in run.rejects]
     if not rejects:

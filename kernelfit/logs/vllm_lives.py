@@ -1,0 +1,241 @@
+"""Lives of engines in one log: what was read between two starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernelfit.logs.columns import Floats, Ints
+from kernelfit.logs.intervals import Interval
+from kernelfit.logs.stamps import CLOCK_STEP_S, went_back
+from kernelfit.logs.tally import Tally
+from kernelfit.logs.vllm_lines import Printed
+from kernelfit.logs.vllm_shapes import STAMP_KINDS, Rows
+
+_PENDING_ROWS = 4096
+
+
+@dataclass(slots=True)
+class Life:
+    """One life of the engines of a log.
+
+    Attributes
+    ----------
+    tally : Tally
+        Its lines by what became of them.
+    stated, startup : dict of str to object
+        Facts by the names of the run document, and others of the start.
+    intervals : list of Interval
+        Lines about stretches of time.
+    last : dict of int to int
+        Last iteration of every engine.
+    steps : int
+        Steps so far.
+    """
+
+    tally: Tally
+    stated: dict[str, object] = field(default_factory=dict)
+    startup: dict[str, object] = field(default_factory=dict)
+    intervals: list[Interval] = field(default_factory=list)
+    last: dict[int, int] = field(default_factory=dict)
+    pids: dict[int, int] = field(default_factory=dict)
+    when: dict[int, tuple[float, float]] = field(default_factory=dict)
+    kind: int = 0
+    steps: int = 0
+    _ints: list[Ints] = field(default_factory=list)
+    _floats: list[Floats] = field(default_factory=list)
+    _pending: list[tuple[tuple[int, ...], tuple[float, float]]] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was measured."""
+        return self.steps == 0 and not self.intervals
+
+    def add(self, printed: Printed) -> None:
+        """Add one step.
+
+        Parameters
+        ----------
+        printed : Printed
+            The step.
+        """
+        p = printed
+        ints = (
+            p.engine, p.index, p.context, p.context_tokens, p.generation, p.generation_tokens,
+        )  # fmt: skip
+        self._pending.append((ints, (p.elapsed_s, p.usage)))
+        self.steps += 1
+        self.tally.lines += 1
+        if len(self._pending) >= _PENDING_ROWS:
+            self._flush()
+
+    def add_rows(self, rows: Rows) -> None:
+        """Add many steps.
+
+        Parameters
+        ----------
+        rows : Rows
+            The steps, in order.
+        """
+        self._flush()
+        self._ints.append(np.concatenate([rows.engine[:, None], rows.counts], axis=1))
+        self._floats.append(np.stack([rows.elapsed_s, rows.usage], axis=1))
+        self.steps += rows.count
+        self.tally.lines += rows.count
+
+    def _flush(self) -> None:
+        if self._pending:
+            ints, floats = zip(*self._pending, strict=True)
+            self._ints.append(np.array(ints, dtype=np.int64))
+            self._floats.append(np.array(floats, dtype=np.float64))
+            self._pending.clear()
+
+    def table(self) -> tuple[Ints, Floats]:
+        """Return the steps.
+
+        Returns
+        -------
+        tuple of ndarray, shapes (steps, 6) and (steps, 2)
+            Engine, iteration, context requests and tokens, generation requests and
+            tokens; and the printed time [s] and share of the KV cache [1].
+        """
+        self._flush()
+        if not self._ints:
+            return np.empty((0, 6), dtype=np.int64), np.empty((0, 2))
+        return np.concatenate(self._ints), np.concatenate(self._floats)
+
+
+class Lives:
+    """The lives of a log, the last of which is running.
+
+    Parameters
+    ----------
+    file : str
+        Name of the log, for rejects.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._all = [Life(Tally(file))]
+
+    @property
+    def now(self) -> Life:
+        """The life that is running."""
+        return self._all[-1]
+
+    def __iter__(self) -> Iterator[Life]:
+        return iter(self._all)
+
+    def begin(self) -> Life:
+        """Begin a new life.
+
+        Returns
+        -------
+        Life
+            It.
+        """
+        kind = self.now.kind
+        self._all.append(Life(Tally(self._file), kind=kind))
+        return self.now
+
+    def settle(self) -> None:
+        """Leave the lines of a start that measured nothing with the life before it."""
+        while len(self._all) > 1 and self.now.empty:
+            last = self._all.pop()
+            self.now.tally.absorb(last.tally)
+
+    def step(self, number: int, printed: Printed) -> None:
+        """Take in one step.
+
+        Parameters
+        ----------
+        number : int
+            Its line number.
+        printed : Printed
+            The step; one that cannot be used is rejected.
+        """
+        life = self.now
+        engine = printed.engine
+        last = life.last.get(engine)
+        before = life.when.get(engine)
+        fell = last is not None and printed.index < last
+        moved = printed.pid is not None and life.pids.get(engine, printed.pid) != printed.pid
+        back = before is not None and printed.when is not None and went_back(before, printed.when)
+        if (fell or moved or back) and life.steps:
+            life = self.begin()
+            last = None
+        life.kind = STAMP_KINDS.index(printed.stamp)
+        if printed.when is not None:
+            life.when[engine] = printed.when
+        if printed.index == last:
+            again = f"iteration {printed.index} of engine {engine} is repeated"
+            life.tally.reject(number, again, printed.text)
+            return
+        reason = printed.complaint() if not printed.idle else None
+        if reason is not None and "range" in reason:
+            life.tally.reject(number, reason, printed.text)
+            return
+        life.last[engine] = printed.index
+        if printed.pid is not None:
+            life.pids[engine] = printed.pid
+        if printed.dummy or printed.idle:
+            # A data-parallel peer's dummy step, or a step without work.
+            life.tally.know()
+        elif reason is not None:
+            life.tally.reject(number, reason, printed.text)
+        else:
+            life.add(printed)
+
+    def take(self, rows: Rows, one_by_one: Callable[[], None]) -> bool:
+        """Take in many sound steps of a stretch of lines.
+
+        Parameters
+        ----------
+        rows : Rows
+            The steps, in order.
+        one_by_one : callable
+            Called instead where the stretch holds the end of a life, or a repeat.
+
+        Returns
+        -------
+        bool
+            False when they were taken one by one.
+        """
+        life = self.now
+        engines = np.unique(rows.engine).tolist()
+        parts = [rows] if len(engines) == 1 else [rows.take(rows.engine == e) for e in engines]
+        if not all(self._goes_on(life, e, part) for e, part in zip(engines, parts, strict=True)):
+            one_by_one()
+            return False
+        for engine, part in zip(engines, parts, strict=True):
+            life.last[engine] = int(part.counts[-1, 0])
+            pid = int(part.pid[-1])
+            if pid >= 0:
+                life.pids[engine] = pid
+            stamped = np.flatnonzero(~np.isnan(part.when[:, 0]))
+            if stamped.size:
+                seconds, period = part.when[stamped[-1]].tolist()
+                life.when[engine] = (seconds, period)
+        life.kind = int(rows.kind[-1])
+        life.add_rows(rows)
+        return True
+
+    @staticmethod
+    def _goes_on(life: Life, engine: int, rows: Rows) -> bool:
+        """Whether all rows follow each other, and what was before, in one life."""
+        index = rows.counts[:, 0]
+        if int(index[0]) <= life.last.get(engine, -1) or (np.diff(index) <= 0).any():
+            return False
+        pids = rows.pid[rows.pid >= 0]
+        if pids.size and (pids != life.pids.get(engine, int(pids[0]))).any():
+            return False
+        when = rows.when[~np.isnan(rows.when[:, 0])]
+        if not when.shape[0]:
+            return True
+        if (when[:, 1] != when[0, 1]).any() or (np.diff(when[:, 0]) < -CLOCK_STEP_S).any():
+            return False
+        before = life.when.get(engine)
+        first = (float(when[0, 0]), float(when[0, 1]))
+        return before is None or not went_back(before, first)
