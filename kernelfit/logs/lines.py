@@ -49,57 +49,35 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             raise TruncatedFile(str(error)) from error
 
 
-def read_blocks(path: Path, size: int = 1 << 20) -> Iterator[tuple[int, bytes]]:
-    """Yield a file as stretches of whole lines.
+def read_bytes(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+    """Yield the uncompressed bytes of a file.
 
     Parameters
     ----------
     path : pathlib.Path
-        A text file, plain or compressed.
+        Compressed when its name ends in ``.gz``.
     size : int
-        Bytes that are read at a time; a longer line makes a longer stretch.
+        Bytes that are read at a time.
 
     Yields
     ------
-    tuple of (int, bytes)
-        Number of the stretch's first line, from 1, and its bytes; only the file's last
-        line may lack its end.
+    bytes
+        Never empty.
 
     Raises
     ------
     TruncatedFile
-        After the last readable byte of a damaged compressed file.
+        After the last readable line of a damaged compressed file.
     OSError
         When the file cannot be opened.
     """
-    first = 1
-    held: list[bytes] = []
     if path.suffix == ".gz":
-        large = 0
-        try:
-            for _, line in read_lines(path):
-                held.append(line)
-                large += len(line)
-                if large >= size:
-                    yield first, b"".join(held)
-                    first += len(held)
-                    held, large = [], 0
-        finally:
-            if held:
-                yield first, b"".join(held)
+        for _, line in read_lines(path):
+            yield line
         return
     with path.open("rb", buffering=0) as stream:
         while data := stream.read(size):
-            end = data.rfind(b"\n") + 1
-            if not end:
-                held.append(data)
-                continue
-            block = b"".join((*held, data[:end]))
-            held = [data[end:]] if end < len(data) else []
-            yield first, block
-            first += block.count(b"\n")
-    if held:
-        yield first, b"".join(held)
+            yield data
 
 
 def line_texts(path: Path, numbers: Iterable[int]) -> dict[int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from kernelfit.logs.intervals import Interval
 from kernelfit.logs.stamps import CLOCK_STEP_S, went_back
 from kernelfit.logs.tally import Tally
 from kernelfit.logs.vllm_lines import Printed
-from kernelfit.logs.vllm_shapes import STAMP_KINDS, Rows
+from kernelfit.logs.vllm_rows import STAMP_KINDS, Rows
 
 _PENDING_ROWS = 4096
 
@@ -44,8 +44,7 @@ class Life:
     when: dict[int, tuple[float, float]] = field(default_factory=dict)
     kind: int = 0
     steps: int = 0
-    _ints: list[Ints] = field(default_factory=list)
-    _floats: list[Floats] = field(default_factory=list)
+    _parts: list[tuple[Ints, Ints, Floats, Floats]] = field(default_factory=list)
     _pending: list[tuple[tuple[int, ...], tuple[float, float]]] = field(default_factory=list)
 
     @property
@@ -80,31 +79,38 @@ class Life:
             The steps, in order.
         """
         self._flush()
-        self._ints.append(np.concatenate([rows.engine[:, None], rows.counts], axis=1))
-        self._floats.append(np.stack([rows.elapsed_s, rows.usage], axis=1))
+        self._parts.append((rows.engine, rows.counts, rows.elapsed_s, rows.usage))
         self.steps += rows.count
         self.tally.lines += rows.count
 
     def _flush(self) -> None:
         if self._pending:
             ints, floats = zip(*self._pending, strict=True)
-            self._ints.append(np.array(ints, dtype=np.int64))
-            self._floats.append(np.array(floats, dtype=np.float64))
+            whole, real = np.array(ints, dtype=np.int64).T, np.array(floats, dtype=np.float64).T
+            self._parts.append((whole[0], whole[1:], real[0], real[1]))
             self._pending.clear()
 
-    def table(self) -> tuple[Ints, Floats]:
+    def table(self) -> tuple[Ints, Ints, Floats, Floats]:
         """Return the steps.
 
         Returns
         -------
-        tuple of ndarray, shapes (steps, 6) and (steps, 2)
-            Engine, iteration, context requests and tokens, generation requests and
-            tokens; and the printed time [s] and share of the KV cache [1].
+        tuple of ndarray
+            Engine, shape (steps,); iteration, context requests and tokens, generation
+            requests and tokens, shape (5, steps); the printed time [s] and the share of
+            the KV cache [1], shape (steps,) each.
         """
         self._flush()
-        if not self._ints:
-            return np.empty((0, 6), dtype=np.int64), np.empty((0, 2))
-        return np.concatenate(self._ints), np.concatenate(self._floats)
+        if not self._parts:
+            nothing = np.empty(0, dtype=np.int64)
+            return nothing, np.empty((5, 0), dtype=np.int64), np.empty(0), np.empty(0)
+        engine, counts, elapsed_s, usage = zip(*self._parts, strict=True)
+        return (
+            np.concatenate(engine),
+            np.concatenate(counts, axis=1),
+            np.concatenate(elapsed_s),
+            np.concatenate(usage),
+        )
 
 
 class Lives:
@@ -188,32 +194,32 @@ class Lives:
         else:
             life.add(printed)
 
-    def take(self, rows: Rows, one_by_one: Callable[[], None]) -> bool:
-        """Take in many sound steps of a stretch of lines.
+    def take(self, rows: Rows) -> bool:
+        """Take in many sound steps of a stretch of lines, if one life holds them all.
 
         Parameters
         ----------
         rows : Rows
             The steps, in order.
-        one_by_one : callable
-            Called instead where the stretch holds the end of a life, or a repeat.
 
         Returns
         -------
         bool
-            False when they were taken one by one.
+            False where the stretch holds the end of a life, or a repeat; nothing was
+            taken in then.
         """
         life = self.now
-        engines = np.unique(rows.engine).tolist()
+        engines = [int(rows.engine[0])]
+        if (rows.engine != engines[0]).any():
+            engines = np.unique(rows.engine).tolist()
         parts = [rows] if len(engines) == 1 else [rows.take(rows.engine == e) for e in engines]
         if not all(self._goes_on(life, e, part) for e, part in zip(engines, parts, strict=True)):
-            one_by_one()
             return False
         for engine, part in zip(engines, parts, strict=True):
-            life.last[engine] = int(part.counts[-1, 0])
-            pid = int(part.pid[-1])
-            if pid >= 0:
-                life.pids[engine] = pid
+            life.last[engine] = int(part.counts[0, -1])
+            stated = np.flatnonzero(part.pid >= 0)
+            if stated.size:
+                life.pids[engine] = int(part.pid[stated[-1]])
             stamped = np.flatnonzero(~np.isnan(part.when[:, 0]))
             if stamped.size:
                 seconds, period = part.when[stamped[-1]].tolist()
@@ -225,8 +231,8 @@ class Lives:
     @staticmethod
     def _goes_on(life: Life, engine: int, rows: Rows) -> bool:
         """Whether all rows follow each other, and what was before, in one life."""
-        index = rows.counts[:, 0]
-        if int(index[0]) <= life.last.get(engine, -1) or (np.diff(index) <= 0).any():
+        index = rows.counts[0]
+        if int(index[0]) <= life.last.get(engine, -1) or (index[1:] <= index[:-1]).any():
             return False
         pids = rows.pid[rows.pid >= 0]
         if pids.size and (pids != life.pids.get(engine, int(pids[0]))).any():
@@ -234,8 +240,8 @@ class Lives:
         when = rows.when[~np.isnan(rows.when[:, 0])]
         if not when.shape[0]:
             return True
-        if (when[:, 1] != when[0, 1]).any() or (np.diff(when[:, 0]) < -CLOCK_STEP_S).any():
+        seconds, period = when.T
+        if (period != period[0]).any() or (seconds[1:] < seconds[:-1] - CLOCK_STEP_S).any():
             return False
         before = life.when.get(engine)
-        first = (float(when[0, 0]), float(when[0, 1]))
-        return before is None or not went_back(before, first)
+        return before is None or not went_back(before, (float(seconds[0]), float(period[0])))

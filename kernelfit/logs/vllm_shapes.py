@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kernelfit.logs.columns import Floats, Ints
 from kernelfit.logs.stamps import stamp_s
 from kernelfit.logs.vllm_lines import Printed
+from kernelfit.logs.vllm_rows import STAMP_KINDS, Rows
 
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
@@ -27,9 +28,8 @@ Words = NDArray[np.uint64]
 MOST_SHAPES = 64
 """Shapes that are kept; what fits none is parsed line by line."""
 
-MARGIN_BYTES = 1024
-"""Lines this close to the end of a block are left to the careful parser, so that nothing
-is ever read beyond it [bytes]."""
+MARGIN_BYTES = 2048
+"""Bytes that stand after the lines of a block, so that nothing is ever read beyond it."""
 
 _MOST_PIECE_BYTES = 512
 _STAMP = re.compile(
@@ -55,90 +55,19 @@ _COUNTS = 5
 _ZEROS = np.uint64(0x3030303030303030)
 _CARRY = np.uint64(0x7676767676767676)
 _HIGH = np.uint64(0x8080808080808080)
-_ONE, _SEVEN, _BITS = np.uint64(1), np.uint64(7), np.uint64(64)
+_ONE, _SEVEN = np.uint64(1), np.uint64(7)
+_SHIFT = np.array([0, *(64 - 8 * width for width in range(1, 9))], dtype=np.uint64)
+_STAGES = tuple(
+    (np.uint64(factor), np.uint64(shift), np.uint64(mask))
+    for factor, shift, mask in (
+        (10, 8, 0x00FF00FF00FF00FF),
+        (100, 16, 0x0000FFFF0000FFFF),
+        (10_000, 32, 0xFFFFFFFF),
+    )
+)
+"""Pairs of digits, of pairs and of fours become one number each: factor, shift, mask."""
+
 _POWERS = 10.0 ** np.arange(9)
-
-
-@dataclass(slots=True)
-class Rows:
-    """Steps of a block, in the order of their lines.
-
-    Attributes
-    ----------
-    place : ndarray of int64
-        Which line of the block each is.
-    engine, pid : ndarray of int64
-        Data-parallel rank, and the process that printed it; -1 where not stated.
-    counts : ndarray of int64, shape (rows, 5)
-        Iteration, context requests and tokens, generation requests and tokens.
-    elapsed_s, usage : ndarray of float64
-        The printed time [s] and share of the KV cache in use [1].
-    when : ndarray of float64, shape (rows, 2)
-        The stamp as ``stamp_s`` returns it; NaN where there is none.
-    kind : ndarray of int64
-        Position of the stamp's kind in ``STAMP_KINDS``.
-    """
-
-    place: Ints
-    engine: Ints
-    pid: Ints
-    counts: Ints
-    elapsed_s: Floats
-    usage: Floats
-    when: Floats
-    kind: Ints
-
-    @property
-    def count(self) -> int:
-        """Number of rows."""
-        return int(self.place.size)
-
-    def take(self, chosen: Ints | Bools | slice) -> Rows:
-        """Return some of the rows.
-
-        Parameters
-        ----------
-        chosen : ndarray or slice
-            A mask, positions or a range.
-
-        Returns
-        -------
-        Rows
-            The same columns, shorter.
-        """
-        return Rows(
-            self.place[chosen],
-            self.engine[chosen],
-            self.pid[chosen],
-            self.counts[chosen],
-            self.elapsed_s[chosen],
-            self.usage[chosen],
-            self.when[chosen],
-            self.kind[chosen],
-        )
-
-    @staticmethod
-    def joined(parts: list[Rows]) -> Rows:
-        """Return the rows of several shapes in the order of their lines.
-
-        Parameters
-        ----------
-        parts : list of Rows
-            At least one.
-
-        Returns
-        -------
-        Rows
-            All rows.
-        """
-        if len(parts) == 1:
-            return parts[0]
-        names = Rows.__slots__
-        whole = Rows(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
-        return whole.take(np.argsort(whole.place, kind="stable"))
-
-
-STAMP_KINDS = ("printed", "dated_ms", "container")
 
 
 @dataclass(slots=True)
@@ -172,8 +101,17 @@ def _gather(block: bytes, at: Ints, size: int, kind: str) -> NDArray[np.generic]
 
 
 def _same(block: bytes, at: Ints, text: bytes) -> Bools:
-    # A text that ends in a zero byte would compare equal to a shorter one; none does.
-    return np.asarray(_gather(block, at, len(text), "S") == text)
+    """Return where the block holds a text; compared in words of eight bytes."""
+    count = -(-len(text) // 8)
+    wanted = np.frombuffer(text.ljust(8 * count, b"\0"), "<u8")
+    words = _gather(block, at, 8 * count, "V").view("<u8").reshape(-1, count)
+    last = words[:, -1] ^ wanted[-1]
+    spare = 8 * count - len(text)
+    if spare:
+        last <<= np.uint64(8 * spare)  # what follows the text does not matter
+    for column in range(count - 1):
+        last |= words[:, column] ^ wanted[column]
+    return np.asarray(last == 0)
 
 
 def _digits(block: bytes, at: Ints) -> tuple[Words, Ints]:
@@ -184,21 +122,28 @@ def _digits(block: bytes, at: Ints) -> tuple[Words, Ints]:
     word = _gather(block, at, 8, "V").view("<u8")
     value = word ^ _ZEROS
     # A byte that is no digit, or no ASCII, gets its highest bit.
-    other = ((value + _CARRY) | word) & _HIGH
-    lowest = other & (~other + _ONE)
-    mask = (lowest >> _SEVEN) - _ONE
-    width = (np.bitwise_count(mask) >> 3).astype(np.int64)
-    width[other == 0] = 8
-    return value & mask, width
+    other = value + _CARRY
+    other |= word
+    other &= _HIGH
+    mask = np.negative(other)
+    mask &= other  # the lowest of those bits
+    mask >>= _SEVEN
+    mask -= _ONE  # every bit before that byte; all of them where there is none
+    value &= mask
+    width = np.bitwise_count(mask)
+    width >>= 3
+    return value, width.astype(np.int64)
 
 
 def _values(digits: Words, width: Ints) -> Ints:
     """Return numbers from their digits, the first of which is the lowest byte."""
-    word = digits << (_BITS - (width.astype(np.uint64) << np.uint64(3)))
-    word = (word * np.uint64(10) + (word >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
-    word = (word * np.uint64(100) + (word >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
-    word = (word * np.uint64(10_000) + (word >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
-    return word.astype(np.int64)
+    word = digits << _SHIFT[width]
+    for factor, shift, mask in _STAGES:
+        high = word * factor
+        word >>= shift
+        word += high
+        word &= mask
+    return word.view(np.int64)
 
 
 @dataclass(slots=True)
@@ -269,9 +214,9 @@ class Shape:
         Parameters
         ----------
         block : bytes
-            Whole lines.
+            Whole lines, and ``MARGIN_BYTES`` more.
         lines : ndarray of int64, shape (n,)
-            Numbers of the lines to look at, far enough from the block's end.
+            Numbers of the lines to look at.
         begins, ends : ndarray of int64, shape (lines,)
             Where every line of the block begins, and its end without the line feed.
 
@@ -304,36 +249,37 @@ class Shape:
         good &= at + self.tail.length == end
         for offset, text in self.tail.texts:
             good &= _same(block, at + offset, text)
+        when = np.full((lines.size, 2), np.nan)
         for piece, base in ((self.head, begin), (self.tail, at)):
-            for offset, size in piece.stamps:
-                good &= _stamps_sound(_gather(block, base + offset, size, "S"))
+            for stamp in piece.stamps:
+                sound, read = _stamps(_gather(block, base + stamp[0], stamp[1], "S"))
+                good &= sound
+                if piece is self.head and stamp == self.stamp:
+                    when = read
         if not good.all():
             chosen = np.flatnonzero(good)
             if not chosen.size:
                 return None
-            lines, begin = lines[chosen], begin[chosen]
+            lines, when = lines[chosen], when[chosen]
             digits = [word[chosen] for word in digits]
             widths = [width[chosen] for width in widths]
-        return self._rows(block, lines, begin, digits, widths)
+        return self._rows(lines, when, digits, widths)
 
     def _rows(
-        self, block: bytes, lines: Ints, begin: Ints, digits: list[Words], widths: list[Ints]
+        self, lines: Ints, when: Floats, digits: list[Words], widths: list[Ints]
     ) -> Rows | None:
         values = [_values(word, width) for word, width in zip(digits, widths, strict=True)]
-        counts = np.stack(values[:_COUNTS], axis=1)
+        counts = np.stack(values[:_COUNTS])
         elapsed_s = _decimal(values[5], values[6], widths[6]) * 1e-3
         usage = np.full(lines.size, np.nan)
         if self.last:
             usage = _decimal(values[7], values[8], widths[8]) / 100
-        _, context, context_tokens, generation, generation_tokens = counts.T
+        _, context, context_tokens, generation, generation_tokens = counts
         sound = (context_tokens >= context) & (generation_tokens >= generation)
         sound &= (context == 0) == (context_tokens == 0)
         sound &= (generation == 0) == (generation_tokens == 0)
         sound &= context + generation > 0
         sound &= ~(usage > 1)
-        when = np.full((lines.size, 2), np.nan)
-        if self.stamp is not None:
-            when = _seconds(_gather(block, begin + self.stamp[0], self.stamp[1], "S"))
         rows = Rows(
             lines,
             np.full(lines.size, self.engine),
@@ -369,21 +315,19 @@ def _changes(stamps: NDArray[np.generic]) -> Ints:
     return np.flatnonzero(np.concatenate([np.ones(1, bool), stamps[1:] != stamps[:-1]]))
 
 
-def _stamps_sound(stamps: NDArray[np.generic]) -> Bools:
-    """Return which stamps are made of what stamps are made of."""
+def _stamps(stamps: NDArray[np.generic]) -> tuple[Bools, Floats]:
+    """Return which stamps are sound, and all as seconds and periods."""
     first = _changes(stamps)
-    fine = [_STAMP.fullmatch(text) is not None for text in stamps[first].tolist()]
-    if all(fine):
-        return np.ones(stamps.size, dtype=bool)
-    return np.repeat(np.array(fine), np.diff(np.append(first, stamps.size)))
-
-
-def _seconds(stamps: NDArray[np.generic]) -> Floats:
-    """Return stamps as seconds and periods."""
-    first = _changes(stamps)
-    seconds = [stamp_s(text.decode()) or (np.nan, np.nan) for text in stamps[first].tolist()]
-    return np.repeat(
-        np.array(seconds).reshape(-1, 2), np.diff(np.append(first, stamps.size)), axis=0
+    texts = stamps[first].tolist()
+    sound = [_STAMP.fullmatch(text) is not None for text in texts]
+    read = [
+        stamp_s(text.decode()) if fine else None for text, fine in zip(texts, sound, strict=True)
+    ]
+    lengths = np.diff(np.append(first, stamps.size))
+    seconds = np.array([(np.nan, np.nan) if pair is None else pair for pair in read])
+    return (
+        np.repeat(np.array(sound, dtype=bool), lengths),
+        np.repeat(seconds.reshape(-1, 2), lengths, axis=0),
     )
 
 
@@ -424,7 +368,7 @@ class Shapes:
         Parameters
         ----------
         block : bytes
-            Whole lines.
+            Whole lines, and ``MARGIN_BYTES`` more.
         lines : ndarray of int64, shape (n,)
             Numbers of the lines to look at, in order.
         begins, ends : ndarray of int64, shape (lines,)
@@ -437,8 +381,7 @@ class Shapes:
         tuple of (Rows or None, ndarray of int64)
             The steps, and the lines that are left.
         """
-        far = begins[lines] < len(block) - MARGIN_BYTES
-        near, left = lines[~far], lines[far]
+        left = lines
         found: list[Rows] = []
         hits: list[tuple[int, Shape]] = []
         for shape in self._shapes[-1:] if newest else list(self._shapes):
@@ -452,4 +395,4 @@ class Shapes:
         if not newest:
             # What was common in this block is tried first in the next.
             self._shapes = [shape for _, shape in sorted(hits, key=lambda hit: -hit[0])]
-        return Rows.joined(found) if found else None, np.concatenate([left, near])
+        return Rows.joined(found) if found else None, left
