@@ -62,7 +62,7 @@ def read_bytes(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
     Yields
     ------
     bytes
-        Never empty.
+        Never empty [bytes].
 
     Raises
     ------

@@ -34,7 +34,10 @@ _LOOSE_NAMES = (
 )
 _ENGINE = re.compile(r"Engine (\d{3}): $")
 # What may follow a complete record: later versions' fields, boxes, Ray's repeat note.
-TAIL = re.compile(r"(?:, [\w ./+-]+: [\w.%+-]+)*[\s│|]*(?:\[repeated \d+x[^\]]*\])?[\s│|]*$")
+TAIL = re.compile(
+    r"(?:, (?![^:]*KV cache usage)[\w ./+-]+: [\w.%+-]+(?: \w{1,4})?)*"
+    r"[\s│|]*(?:\[repeated \d+x[^\]]*\])?[\s│|]*$"
+)
 # A prompt or an answer may quote a log line; it is never a step, and never stored.
 QUOTED = re.compile(r"Received request|Generated response|prompt: |prompt_token_ids|output: ")
 

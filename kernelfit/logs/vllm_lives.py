@@ -31,6 +31,12 @@ class Life:
         Lines about stretches of time.
     last : dict of int to int
         Last iteration of every engine.
+    pids : dict of int to int
+        Process that printed every engine's last step.
+    when : dict of int to (float, float)
+        Time beside every engine's last step, as ``stamp_s`` returns it [s].
+    kind : int
+        Kind of that time, as a position in ``STAMP_KINDS``.
     steps : int
         Steps so far.
     """

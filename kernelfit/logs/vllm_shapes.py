@@ -154,10 +154,16 @@ class Shape:
     ----------
     key : tuple of bytes
         The pieces of text with their stamps blanked.
+    head, tail : _Piece
+        What stands before the iteration, and after the last number.
+    last : bytes
+        What stands before the share of the KV cache; empty where it is not printed.
     engine, pid : int
         What the pieces say; -1 for no process.
     kind : int
         Position of the stamp's kind in ``STAMP_KINDS``.
+    stamp : tuple of (int, int) or None
+        Where the time stands in the head, and its length; None without one.
     """
 
     key: tuple[bytes, ...]
