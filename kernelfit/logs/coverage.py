@@ -79,3 +79,76 @@ class Coverage:
     source: str
     forms: tuple[LogForm, ...]
     timing: tuple[TimingRule, ...]
+
+
+OWN_COVERAGES: dict[str, Coverage] = {
+    "kernelfit": Coverage(
+        "kernelfit",
+        "folder of the recorder: `engine-*.jsonl` and `worker-*.jsonl`",
+        (
+            LogForm("engine", "vllm", "0.10-0.33", "steps", "a row a step, with every request"),
+            LogForm("worker", "vllm", "0.10-0.33", "recognised", "a span, joined to its step"),
+            LogForm("clock", "vllm", "0.10-0.33", "recognised", "header and clock rows"),
+        ),
+        (
+            TimingRule(
+                "vllm",
+                "0.10-0.33",
+                "workers recorded",
+                "device",
+                True,
+                "GPU events where CUDA is present, else the worker's own span",
+            ),
+            TimingRule(
+                "vllm",
+                "0.10-0.33",
+                "no worker recorded",
+                "step or cycle",
+                True,
+                "schedule to output with one step in flight; done to done with several",
+            ),
+        ),
+    ),
+    "otel-steps": Coverage(
+        "otel-steps",
+        "step summaries of the inference-sim fork: OpenTelemetry JSON lines or Parquet",
+        (
+            LogForm("otlp", "vllm fork", "2026", "steps", "`step.BATCH_SUMMARY` events"),
+            LogForm("parquet", "vllm fork", "2026", "steps", "the same attributes as columns"),
+        ),
+        (
+            TimingRule(
+                "vllm fork",
+                "2026",
+                "consecutive steps sampled",
+                "cycle",
+                True,
+                "start of the next step less the start of this one",
+            ),
+            TimingRule(
+                "vllm fork",
+                "2026",
+                "timing: dispatch in run.yaml",
+                "dispatch",
+                False,
+                "step.duration_us is the time to submit the step",
+            ),
+        ),
+    ),
+    "table": Coverage(
+        "table",
+        "any CSV, TSV or Parquet file through the mapping of `run.yaml`",
+        (LogForm("row", "any", "any", "steps", "what the mapping says"),),
+        (
+            TimingRule(
+                "any",
+                "any",
+                "timing in run.yaml",
+                "as stated",
+                True,
+                "the document must say; `wait` and `dispatch` are refused",
+            ),
+        ),
+    ),
+}
+"""Readers whose coverage stands here, because their forms are the project's own words."""

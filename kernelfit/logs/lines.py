@@ -49,6 +49,37 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             raise TruncatedFile(str(error)) from error
 
 
+def read_bytes(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+    """Yield the uncompressed bytes of a file.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Compressed when its name ends in ``.gz``.
+    size : int
+        Bytes that are read at a time.
+
+    Yields
+    ------
+    bytes
+        Never empty [bytes].
+
+    Raises
+    ------
+    TruncatedFile
+        After the last readable line of a damaged compressed file.
+    OSError
+        When the file cannot be opened.
+    """
+    if path.suffix == ".gz":
+        for _, line in read_lines(path):
+            yield line
+        return
+    with path.open("rb", buffering=0) as stream:
+        while data := stream.read(size):
+            yield data
+
+
 def line_texts(path: Path, numbers: Iterable[int]) -> dict[int, str]:
     """Return the text of a few lines, for messages about them.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 
 from kernelfit.logs.blis_trace import BlisTraceReader
+from kernelfit.logs.coverage import OWN_COVERAGES, Coverage
 from kernelfit.logs.fpm import DynamoFpmReader
 from kernelfit.logs.otel import OtelStepsReader
 from kernelfit.logs.recorder import KernelfitReader
@@ -15,6 +16,22 @@ from kernelfit.logs.source import ENTRY_POINT_GROUP, Reader
 from kernelfit.logs.table import TableReader
 from kernelfit.logs.trtllm_log import TrtllmLogReader
 from kernelfit.logs.vllm_log import VllmLogReader
+
+
+def coverages() -> tuple[Coverage, ...]:
+    """Return what every reader covers, for the documentation.
+
+    Returns
+    -------
+    tuple of Coverage
+        In the order of the registry; a reader that does not say is left out.
+    """
+    found = []
+    for name, reader in readers().items():
+        coverage = getattr(reader, "coverage", OWN_COVERAGES.get(name))
+        if isinstance(coverage, Coverage):
+            found.append(coverage)
+    return tuple(found)
 
 
 def readers() -> Mapping[str, Reader]:

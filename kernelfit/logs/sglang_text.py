@@ -21,7 +21,7 @@ _RANK = re.compile(r"\b(DP|TP|PP|ATTN_TP)(\d+)")
 _MIXED = re.compile(r"(?: ?\(mixed #running-req: (\d+)\))")
 _INDEX = re.compile(r" ?\[(\d{1,12})\]")
 # A value ends at a comma, or in the oldest form at a full stop and a space.
-_PAIR = re.compile(r"\s*(#?[A-Za-z][\w ()/#-]*?)(?:: |=)([^,\s]+?)(?:,|\.(?=\s|$)|(?=\s*$))\s*")
+_PAIR = re.compile(r"\s*(#?[A-Za-z][\w ()/#.-]*?)(?:: |=)([^,\s]+?)(?:,|\.(?=\s|$)|(?=\s*$))\s*")
 _END = re.compile(r"[\s│|]*(?:\[repeated \d+x[^\]]*\])?[\s│|]*$")
 
 

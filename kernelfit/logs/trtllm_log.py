@@ -296,7 +296,9 @@ def _columns(
     total = cached + context_tokens + generation
     step = ints([row.index for row in rows])
     engine = ints([row.global_rank for row in rows])
-    marks = (~plain) * mark_bit("padded_or_spec") + (duration_s == 0) * mark_bit("zero_duration")
+    marks = (known & ~plain) * mark_bit("padded_or_spec") + (duration_s == 0) * mark_bit(
+        "zero_duration"
+    )
     for one in np.unique(engine):
         mine = engine == one
         marks[mine] |= warmup_bits(step[mine], duration_s[mine])

@@ -248,7 +248,10 @@ def _read(
 
 def _refuse_empty(source: RunSource, runs: Sequence[ParsedRun]) -> None:
     """Refuse a source that gives nothing at all, naming the first bad line."""
-    if any(run.steps.count or run.served.request.size or run.observed.value.size for run in runs):
+    if any(
+        run.steps.count or run.served.request.size or run.observed.value.size or run.intervals
+        for run in runs
+    ):
         return
     rejects = [reject for run in runs for reject in run.rejects]
     if not rejects:
