@@ -298,6 +298,9 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     screen.line()
     screen.text(text.coefficient_table(document))
     screen.line()
+    if words := text.host_words(document):
+        screen.text(words)
+        screen.line()
     screen.text(text.error_table({**document, "validation": _short(document["validation"])}))
     screen.line()
     show_flips(screen, document["flips"]["flags"], all_of_them=False)
