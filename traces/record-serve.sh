@@ -3,9 +3,9 @@
 # with streaming clients on loopback and a real tokeniser trained on this machine's own text.
 #
 # Needs what record.sh needs. The rank computes on core 0; the API server, the engine core and
-# the client share core 1. A run takes one to three minutes and the server's start.
+# the client share core 1. It takes some ten minutes.
 #
-#   PYTHON=.venv-engine/bin/python traces/record-serve.sh my-traces [RUN...]
+#   PYTHON=.venv-engine/bin/python traces/record-serve.sh my-traces/serve
 set -euo pipefail
 
 models=$(cd "$(dirname "${BASH_SOURCE[0]}")/models" && pwd)
@@ -34,72 +34,66 @@ send() { # folder, options of the load
   taskset -c 1 "$python" -m kernelfit.record.load --port "$port" --out "$folder" "$@"
 }
 
-warm() { # a server's first requests are slow; the client does not count them
-  send "$(mktemp -d)" --seed 99 --requests 6 --concurrency 2 --prompt 1:64 --output 2:8
-}
-
-stop() { # folder
+stop() { # folder of the server's recording: cut it into one run per load
   sleep 0.6 # the recorder flushes within 0.2 s
   kill "$server"
   wait "$server" || true
-  rm -f "$1/server.log"
-  gzip -9 -f "$1"/*.jsonl
+  "$python" -m kernelfit.record.cut "$1" --out "$out"
+  gzip -9 -f "$out"/*/*.jsonl
+  rm -r "$1"
 }
 
-serve() { # run: start its server
+serve() { # model: start its server
   case $1 in
-  kf-tiny-*)
-    start "$out/$1" kf-tiny --max-model-len 36000 --max-num-seqs 64 --max-num-batched-tokens 2048
-    ;;
-  kf-gqa-*)
-    start "$out/$1" kf-gqa --max-model-len 4128 --max-num-seqs 64 --max-num-batched-tokens 1024
-    ;;
+  kf-tiny) start "$raw/$1" "$1" --max-model-len 36000 --max-num-seqs 64 --max-num-batched-tokens 2048 ;;
+  kf-gqa) start "$raw/$1" "$1" --max-model-len 4128 --max-num-seqs 64 --max-num-batched-tokens 1024 ;;
   esac
+  # A server's first requests are slow; cutting leaves these out.
+  send "$raw/$1" --seed 99 --requests 6 --concurrency 2 --prompt 1:64 --output 2:8
 }
 
-load() { # run: send its requests
-  warm
+load() { # run: send its requests to its model's server
+  local to=("$raw/${1%-*-*}" --name "$1")
   case $1 in
   # The host's costs: prompts of 1 to 30,000 tokens, answers of 1 to 4,000, 1 to 32 at a time.
   kf-tiny-host-*)
-    send "$out/$1" --seed 40 --requests 40 --concurrency 1 --prompt 1:30000 --output 1:16
-    send "$out/$1" --seed 41 --requests 12 --concurrency 1 --prompt 1:64 --output 1:1000
-    send "$out/$1" --seed 42 --requests 4 --concurrency 4 --prompt 16:64 --output 4000
-    send "$out/$1" --seed 43 --requests 40 --concurrency 8 --prompt 1:8000 --output 1:400
-    send "$out/$1" --seed 44 --requests 96 --concurrency 32 --prompt 1:1000 --output 1:400
+    send "${to[@]}" --seed 40 --requests 60 --concurrency 1 --prompt 1:30000 --output 1:16
+    send "${to[@]}" --seed 41 --requests 24 --concurrency 1 --prompt 1:64 --output 1:1000
+    send "${to[@]}" --seed 42 --requests 4 --concurrency 4 --prompt 16:64 --output 4000
+    send "${to[@]}" --seed 43 --requests 60 --concurrency 8 --prompt 1:8000 --output 1:400
+    send "${to[@]}" --seed 44 --requests 96 --concurrency 32 --prompt 1:1000 --output 1:400
     ;;
   kf-tiny-load-*)
-    send "$out/$1" --seed 50 --requests 300 --rate 6 --prompt 16:2000 --output 8:200 --shared 0.2
+    send "${to[@]}" --seed 50 --requests 300 --rate 6 --prompt 16:2000 --output 8:200 --shared 0.2
     ;;
   kf-gqa-light-*)
-    send "$out/$1" --seed 51 --requests 80 --rate 1 --prompt 16:256 --output 8:64 --shared 0.2
+    send "${to[@]}" --seed 51 --requests 80 --rate 1 --prompt 16:256 --output 8:64 --shared 0.2
     ;;
   kf-gqa-busy-*)
-    send "$out/$1" --seed 52 --requests 420 --rate 5 --prompt 16:128 --output 8:64 --shared 0.2
+    send "${to[@]}" --seed 52 --requests 350 --rate 5 --prompt 16:128 --output 8:64 --shared 0.2
     ;;
   kf-gqa-long-*)
-    send "$out/$1" --seed 53 --requests 40 --rate 0.4 --prompt 400:2000 --output 16:64
+    send "${to[@]}" --seed 53 --requests 36 --rate 0.4 --prompt 400:2000 --output 16:64
     ;;
   esac
 }
 
-# Two passes of the same loads, to know how well the machine repeats itself.
-runs=(kf-tiny-host-a kf-tiny-load-a kf-gqa-light-a kf-gqa-busy-a kf-gqa-long-a
-  kf-tiny-load-b kf-gqa-light-b kf-gqa-busy-b kf-gqa-long-b)
-
 prepare() { # folder
   out=$(mkdir -p "$1" && cd "$1" && pwd)
+  raw=$out/.raw
   python=$(realpath -s "${PYTHON:-python3}")
-  tokenizer=${TOKENIZER:-$out/tokenizer}
+  tokenizer=${TOKENIZER:-$raw/tokenizer}
   [ -d "$tokenizer" ] || "$python" -m kernelfit.record.tokenizer --out "$tokenizer"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
-  prepare "${1:?usage: record-serve.sh FOLDER [RUN...]}"
-  shift
-  for run in "${@:-${runs[@]}}"; do
-    serve "$run"
-    load "$run"
-    stop "$out/$run"
-  done
+  prepare "${1:?usage: record-serve.sh FOLDER}"
+  # Two passes of the same loads, to know how well the machine repeats itself.
+  serve kf-gqa
+  for run in light-a busy-a long-a light-b busy-b long-b; do load "kf-gqa-$run"; done
+  stop "$raw/kf-gqa"
+  serve kf-tiny
+  for run in host-a load-a load-b; do load "kf-tiny-$run"; done
+  stop "$raw/kf-tiny"
+  rm -r "$raw"
 fi
