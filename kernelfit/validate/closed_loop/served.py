@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,7 +74,7 @@ def served_run(record: RunRecord) -> ServedRun:
         When the run holds no requests as served.
     """
     table = record.table("served")
-    observer = "client" if "client" in table["observer"].to_pylist() else "engine"
+    observer = _observer(table)
     table = table.filter(pc.equal(table["observer"], observer))
     known = pa.chunked_array([pa.array(np.ones(table.num_rows, dtype=bool))])
     for name in _NEEDED:
@@ -133,3 +134,37 @@ def limits_of(kernel: FittedKernel, kv_blocks: int | None = None) -> Limits:
         resolved.block_size,
         kv_blocks,
     )
+
+
+def repeats_of(record: RunRecord, records: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
+    """Return the runs that served the same load.
+
+    Parameters
+    ----------
+    record : RunRecord
+        A run.
+    records : sequence of RunRecord
+        Runs, this one among them or not.
+
+    Returns
+    -------
+    tuple of RunRecord
+        Those other runs whose requests have the same lengths.
+    """
+    lengths = _lengths(record)
+    return tuple(
+        other
+        for other in records
+        if other.run_id != record.run_id and lengths and _lengths(other) == lengths
+    )
+
+
+def _lengths(record: RunRecord) -> list[tuple[int, int]]:
+    table = record.table("served")
+    table = table.filter(pc.equal(table["observer"], _observer(table)))
+    pairs = zip(table["prompt_tokens"].to_pylist(), table["output_tokens"].to_pylist(), strict=True)
+    return sorted((p, o) for p, o in pairs if p is not None and o is not None)
+
+
+def _observer(table: pa.Table) -> str:
+    return "client" if "client" in table["observer"].to_pylist() else "engine"
