@@ -133,6 +133,7 @@ def _fit(
 ) -> tuple[tuple[GpuFit, ...], tuple[Refused, ...]]:
     from kernelfit.documents.problems import InputError, Problem
     from kernelfit.fit.calibrate import Options
+    from kernelfit.fit.front_end_runs import collect_front_ends
     from kernelfit.fit.pipeline import collect_runs, fit_gpus
 
     runs, refused = collect_runs(records, chips)
@@ -141,6 +142,7 @@ def _fit(
             runs,
             Options(seed=job.seed, draws=job.draws, priors=tuple(given)),
             progress=lambda what, done, total: show(done, total, what),
+            front_ends=collect_front_ends(records),
         )
     refused = (*refused, *left)
     if not fits:
@@ -296,6 +298,9 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     screen.line()
     screen.text(text.coefficient_table(document))
     screen.line()
+    if words := text.host_words(document):
+        screen.text(words)
+        screen.line()
     screen.text(text.error_table({**document, "validation": _short(document["validation"])}))
     screen.line()
     show_flips(screen, document["flips"]["flags"], all_of_them=False)

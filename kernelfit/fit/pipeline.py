@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from kernelfit.fit.calibrate import Options, calibrate
+from kernelfit.fit.calibrate import Options, calibrate, with_front_end
 from kernelfit.fit.calibration import Calibration
+from kernelfit.fit.front_end_runs import FrontEndRun
 from kernelfit.fit.gates import GateCount, apply_gates, with_copies, with_probe_reference
 from kernelfit.fit.given import of_chip
 from kernelfit.fit.steps import FITTED_TIMINGS, Floats, RunSteps, make_run
@@ -226,6 +227,7 @@ def fit_gpus(
     options: Options,
     gates_off: Sequence[str] = (),
     progress: Progress | None = None,
+    front_ends: Sequence[FrontEndRun] = (),
 ) -> tuple[tuple[GpuFit, ...], tuple[Refused, ...]]:
     """Gate and fit every GPU type.
 
@@ -239,6 +241,8 @@ def fit_gpus(
         Ids of gates that are switched off.
     progress : callable, optional
         Called with a label, the number done and the number wanted.
+    front_ends : sequence of FrontEndRun
+        Recorded host work around the steps, of any GPU types.
 
     Returns
     -------
@@ -276,7 +280,8 @@ def fit_gpus(
                 )
             continue
         own = replace(options, priors=of_chip(options.priors, name))
-        calibration = calibrate(kept, stored, own, progress)
+        around = [run for run in front_ends if run.gpu == name]
+        calibration = with_front_end(calibrate(kept, stored, own, progress), around, own)
         fits.append(GpuFit(tuple(kept), tuple(counts), calibration))
     return tuple(fits), tuple(refused)
 

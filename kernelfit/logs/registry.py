@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
+from kernelfit.logs.bench import BenchLatencyReader, BenchServeReader
 from kernelfit.logs.fpm import DynamoFpmReader
+from kernelfit.logs.guidellm import GuidellmReader
+from kernelfit.logs.inference_perf import InferencePerfReader
 from kernelfit.logs.otel import OtelStepsReader
+from kernelfit.logs.otel_requests import OtelRequestsReader
+from kernelfit.logs.prometheus import PrometheusReader
 from kernelfit.logs.recorder import KernelfitReader
 from kernelfit.logs.source import ENTRY_POINT_GROUP, Reader
 from kernelfit.logs.table import TableReader
@@ -32,6 +37,12 @@ def readers() -> Mapping[str, Reader]:
         DynamoFpmReader(),
         OtelStepsReader(),
         TableReader(),
+        BenchServeReader(),
+        BenchLatencyReader(),
+        GuidellmReader(),
+        InferencePerfReader(),
+        PrometheusReader(),
+        OtelRequestsReader(),
     )
     for reader in built_in:
         found[reader.name] = reader

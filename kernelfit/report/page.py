@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from kernelfit.report import tables_checks, tables_fit, tables_use, units
+from kernelfit.report import tables_checks, tables_fit, tables_host, tables_use, units
 from kernelfit.report.figure import Drawing
 from kernelfit.report.tables import Cell, Table
 from kernelfit.report.words import VERDICTS, plural, split_words
@@ -70,6 +70,15 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
     error_tables = tuple(tables_checks.errors(view, split) for split in tables_checks.splits(view))
     step_figures = pick("measured-", "signed-", "residuals")
     bound_figures = pick("bounds")
+    host = tables_host.host_words(view)
+    around = (tables_host.front_end(view),) if view["calibration"].get("front_end") else ()
+    host_section = Section(
+        "host",
+        "What the host takes",
+        items=host,
+        tables=around,
+        folded=(tables_host.event_gates(view),) if around else (),
+    )
     return (
         Section(
             "basis",
@@ -84,6 +93,7 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
             pick("coefficients"),
             (tables_fit.coefficients(view),),
         ),
+        *((host_section,) if host else ()),
         Section(
             "accuracy",
             "How far off it is",
