@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from kernelfit.logs.columns import (
     warmup_bits,
 )
 from kernelfit.logs.engine_rows import EngineRows, ints, pairs_of
+from kernelfit.logs.frontend import HostSide, front_end_files, read_host_side
 from kernelfit.logs.join import Joined, Spans, agreement, join_spans
 from kernelfit.logs.joined import joined_requests, joined_steps
 from kernelfit.logs.lines import line_texts
@@ -223,7 +226,8 @@ class KernelfitReader:
     def files(self, source: RunSource) -> tuple[Path, ...]:
         """Return the recording's files; parameters as ``Reader.files``."""
         folder = source.path
-        return (*recorder_files(folder, "engine"), *recorder_files(folder, "worker"))
+        steps = (*recorder_files(folder, "engine"), *recorder_files(folder, "worker"))
+        return (*steps, *front_end_files(folder))
 
     def read(self, source: RunSource, facts: RunFacts | None) -> tuple[ParsedRun, ...]:
         """Read a recording; parameters and errors as ``Reader.read``."""
@@ -238,7 +242,9 @@ class KernelfitReader:
             )
         engine_files = [read_recorder_file(p) for p in recorder_files(folder, "engine")]
         worker_files = [read_recorder_file(p) for p in recorder_files(folder, "worker")]
+        host = read_host_side(folder)
         problems = [p for f in (*engine_files, *worker_files) for p in _header_problems(f)]
+        problems += host.problems
         if not engine_files:
             message = "the folder holds no engine-*.jsonl of the recorder"
             problems.append(Problem(str(folder), None, None, message))
@@ -255,8 +261,9 @@ class KernelfitReader:
             _run(
                 [(engines[e], owned[e]) for e in life],
                 orphans if life == lives[0] else [],
+                part,
             )
-            for life in lives
+            for life, part in zip(lives, _host_sides(host, engines, lives), strict=True)
         )
 
 
@@ -297,9 +304,27 @@ def _lives(engines: Sequence[EngineRows]) -> list[list[int]]:
     return [sorted(life) for life in lives]
 
 
+def _host_sides(
+    host: HostSide, engines: Sequence[EngineRows], lives: Sequence[Sequence[int]]
+) -> list[HostSide]:
+    """Give each life what began nearer to its steps than to those of another."""
+    if len(lives) == 1:
+        return [host]
+    spans = [[engines[e].window() for e in life] for life in lives]
+    between = [
+        (max(last for _, last in one) + min(first for first, _ in other)) // 2
+        for one, other in pairwise(spans)
+    ]
+    begins, ends = [0, *between], [*between, 1 << 62]
+    parts = [host.within(begin, end) for begin, end in zip(begins, ends, strict=True)]
+    parts[0] = replace(parts[0], rejects=host.rejects, lines=host.lines, recognised=host.recognised)
+    return parts
+
+
 def _run(
     engines: Sequence[tuple[EngineRows, list[RecorderFile]]],
     orphans: Sequence[RecorderFile],
+    host: HostSide,
 ) -> ParsedRun:
     """Put the engines of one run together."""
     parts = [_Part(number, rows, files) for number, (rows, files) in enumerate(engines)]
@@ -317,12 +342,14 @@ def _run(
         reason = "not joined: it cannot be told which engine this worker belongs to"
         spans = dict.fromkeys(range(len(file.workers)), reason)
         rejects += _rejects(file, file.worker_lines, spans)
+    rejects += host.rejects
     rejects.sort(key=lambda r: (r.file, r.line))
     steps = joined_steps([part.steps for part in parts])
     requests = joined_requests([part.requests for part in parts])
     busy_s = float(np.sum(steps.duration_s))
     share = sum(part.cost_s for part in parts) / busy_s if busy_s > 0 else None
     recognised = sum(f.recognised for f in files) + sum(p.idle + p.joined for p in parts)
+    recognised += host.recognised
     versions = {h.engine_version for f in files for _, h in f.headers if h.engine_version}
     stated: dict[str, object] = {"engine": "vllm", "reader": FORMAT_NAME}
     if len(versions) == 1:
@@ -332,7 +359,7 @@ def _run(
         requests=requests,
         rejects=tuple(rejects),
         counts=Counts(
-            lines=sum(f.lines for f in files),
+            lines=sum(f.lines for f in files) + host.lines,
             steps=steps.count,
             recognised=recognised,
             rejected=len(rejects),
@@ -343,6 +370,10 @@ def _run(
         stated=stated,
         recorder_cost_share=share,
         fit_refused_reason=_refusal(share),
+        events=host.events,
+        served=host.served,
+        host_cpu=host.cpu,
+        tokenizer=host.tokenizer,
     )
 
 

@@ -188,7 +188,7 @@ def read_recorder_file(path: Path) -> RecorderFile:
                 row = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 if line.strip():
-                    found.rejects.append(_undecodable(path, number, line, error))
+                    found.rejects.append(undecodable(path, number, line, error))
                 else:
                     found.recognised += 1
                 continue
@@ -215,7 +215,25 @@ def read_recorder_file(path: Path) -> RecorderFile:
     return found
 
 
-def _undecodable(path: Path, number: int, line: bytes, error: Exception) -> Reject:
+def undecodable(path: Path, number: int, line: bytes, error: Exception) -> Reject:
+    """Return the reject of a line that is no row.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file.
+    number : int
+        The line, from 1.
+    line : bytes
+        The line itself.
+    error : Exception
+        What the decoder said.
+
+    Returns
+    -------
+    Reject
+        With the reason in plain words.
+    """
     if isinstance(error, msgspec.ValidationError):
         reason = f"not a row of the recorder: {error}"
     elif b"NaN" in line or b"Infinity" in line:

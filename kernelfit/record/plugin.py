@@ -12,6 +12,8 @@ import os
 import sys
 from pathlib import Path
 
+from kernelfit.record.frontend import FrontEnd
+from kernelfit.record.frontend_plugin import install
 from kernelfit.record.hooks import Recorder, wrap_executor, wrap_scheduler, wrap_worker
 
 EXECUTORS = (
@@ -49,6 +51,8 @@ def register() -> None:
             if executor is not None and "execute_model" in vars(executor):
                 wrap_executor(recorder, executor)
         wrap_worker(recorder, worker)
+        front = FrontEnd(recorder)
+        front.missing = install(front)
         setattr(vllm, _MARK, recorder)
     except Exception as error:  # noqa: BLE001 - the engine runs on without a recorder
         print(f"kernelfit: recording not installed ({error!r})", file=sys.stderr, flush=True)
