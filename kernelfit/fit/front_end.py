@@ -34,6 +34,12 @@ MOST_FITTED = 12_000
 STRETCH = 50
 """Events that are fitted of one kind, and the stretches that they are taken in."""
 
+LONG_BLOCKS = 8.0
+SHORTEST_BLOCK = 5
+FEWEST_BLOCKS = 20
+"""Length of a block in units of the inflation [1], its least length [events], and the blocks
+that must be left to draw from."""
+
 FEWEST_EVENTS = 30
 """Events below which a kind of work is not fitted."""
 
@@ -216,7 +222,9 @@ def _fit_kind(
     kept = [_stretches(run, events) for run in runs if run.kind.size]
     design = _design(kind, kept, STRETCH)
     fit = point_fit(design, chip, "sum", given=given)
-    block_events = block_length(fit.correlation)
+    # Longer than for steps: events are cheap, and short blocks cut correlation off.
+    longest = max(block_length(fit.correlation), int(np.ceil(LONG_BLOCKS * fit.inflation)))
+    block_events = min(longest, max(SHORTEST_BLOCK, design.measured_s.size // FEWEST_BLOCKS))
     blocked = _design(kind, kept, block_events)
     log_draws, _ = bootstrap(
         blocked,

@@ -11,7 +11,7 @@ from kernelfit.documents.problems import InputError, Place, Problem, did_you_mea
 from kernelfit.documents.yamldoc import Document, load_yaml
 from kernelfit.logs.blis_files import is_blis_trace
 from kernelfit.logs.fpm_files import is_fpm_file
-from kernelfit.logs.otel_files import is_otel_file
+from kernelfit.logs.otel_files import JSON_SUFFIXES, is_otel_file
 from kernelfit.logs.recorder import recorder_files
 from kernelfit.logs.registry import readers
 from kernelfit.logs.source import RunSource
@@ -25,6 +25,18 @@ def _is_log(path: Path) -> bool:
     return path.name.lower().endswith(_LOG_SUFFIXES)
 
 
+def _is_json(path: Path) -> bool:
+    return path.name.lower().endswith((".json", ".jsonl"))
+
+
+def _is_json_lines(path: Path) -> bool:
+    return path.name.lower().endswith(JSON_SUFFIXES)
+
+
+def _is_scrape(path: Path) -> bool:
+    return path.name.lower().endswith((".prom", ".metrics", ".txt"))
+
+
 _KINDS: dict[str, tuple[Callable[[Path], bool], str]] = {
     "table": (is_table, "table (.csv, .tsv or .parquet)"),
     "vllm-log": (_is_log, "log (.log or .log.gz)"),
@@ -34,6 +46,12 @@ _KINDS: dict[str, tuple[Callable[[Path], bool], str]] = {
     "sglang-fpm": (is_fpm_file, "forward pass metrics (.jsonl)"),
     "trtllm-log": (_is_log, "log (.log or .log.gz)"),
     "otel-steps": (is_otel_file, "step summaries (.parquet or .jsonl)"),
+    "vllm-bench-serve": (_is_json, "result of vllm bench serve (.json)"),
+    "vllm-bench-latency": (_is_json, "result of vllm bench latency (.json)"),
+    "guidellm": (_is_json, "report of guidellm (.json)"),
+    "inference-perf": (_is_json, "requests of inference-perf (.json)"),
+    "prometheus": (_is_scrape, "scrapes of metrics (.prom, .metrics or .txt)"),
+    "otel-requests": (_is_json_lines, "request spans (.jsonl)"),
 }
 """Which files of a folder a reader reads, and what to call them."""
 
@@ -224,6 +242,18 @@ def _source(
         name = absolute.name
     stem = absolute.name
     if path.is_file():
-        for suffix in (".gz", ".itl.csv", ".log", ".csv", ".tsv", ".parquet", ".jsonl", ".txt"):
+        for suffix in (
+            ".gz",
+            ".itl.csv",
+            ".log",
+            ".csv",
+            ".tsv",
+            ".parquet",
+            ".jsonl",
+            ".json",
+            ".txt",
+            ".prom",
+            ".metrics",
+        ):
             stem = stem.removesuffix(suffix)
     return RunSource(path, document, reader, name, safe_id(run_id or stem))

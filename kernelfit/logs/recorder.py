@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -341,11 +342,15 @@ def _lives(engines: Sequence[EngineRows]) -> list[list[int]]:
 def _host_sides(
     host: HostSide, engines: Sequence[EngineRows], lives: Sequence[Sequence[int]]
 ) -> list[HostSide]:
-    """Give each life what happened from its first step on; the first also what was before."""
+    """Give each life what began nearer to its steps than to those of another."""
     if len(lives) == 1:
         return [host]
-    starts = [min(engines[e].window()[0] for e in life) for life in lives]
-    begins, ends = [0, *starts[1:]], [*starts[1:], 1 << 62]
+    spans = [[engines[e].window() for e in life] for life in lives]
+    between = [
+        (max(last for _, last in one) + min(first for first, _ in other)) // 2
+        for one, other in pairwise(spans)
+    ]
+    begins, ends = [0, *between], [*between, 1 << 62]
     parts = [host.within(begin, end) for begin, end in zip(begins, ends, strict=True)]
     parts[0] = replace(parts[0], rejects=host.rejects, lines=host.lines, recognised=host.recognised)
     return parts

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
+from kernelfit.logs.bench import BenchLatencyReader, BenchServeReader
 from kernelfit.logs.blis_trace import BlisTraceReader
 from kernelfit.logs.coverage import OWN_COVERAGES, Coverage
 from kernelfit.logs.fpm import DynamoFpmReader
+from kernelfit.logs.guidellm import GuidellmReader
+from kernelfit.logs.inference_perf import InferencePerfReader
 from kernelfit.logs.otel import OtelStepsReader
+from kernelfit.logs.otel_requests import OtelRequestsReader
+from kernelfit.logs.prometheus import PrometheusReader
 from kernelfit.logs.recorder import KernelfitReader
 from kernelfit.logs.sglang_fpm import SglangFpmReader
 from kernelfit.logs.sglang_log import SglangLogReader
@@ -57,6 +62,12 @@ def readers() -> Mapping[str, Reader]:
         SglangFpmReader(),
         TrtllmLogReader(),
         TableReader(),
+        BenchServeReader(),
+        BenchLatencyReader(),
+        GuidellmReader(),
+        InferencePerfReader(),
+        PrometheusReader(),
+        OtelRequestsReader(),
     )
     for reader in built_in:
         found[reader.name] = reader

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 from kernelfit.record.frontend import FrontEnd
@@ -38,6 +38,9 @@ class Driven:
             except StopIteration as stop:
                 ran(start_ns, _now())
                 return stop.value
+            except BaseException:
+                ran(start_ns, _now())
+                raise
             ran(start_ns, _now())
             value = error = None
             try:
@@ -47,6 +50,24 @@ class Driven:
                 raise
             except BaseException as raised:  # noqa: BLE001 - it is handed on
                 error = raised
+
+
+def driven(work: Awaitable[Any], ran: Callable[[int, int], None]) -> Awaitable[Any]:
+    """Return some work as it is driven, or as it is where it is no plain coroutine.
+
+    Parameters
+    ----------
+    work : awaitable
+        What is awaited.
+    ran : callable
+        As for ``Driven``.
+
+    Returns
+    -------
+    awaitable
+        Gives the same result.
+    """
+    return Driven(work, ran) if isinstance(work, Coroutine) else work
 
 
 def guarded(front: FrontEnd, where: str) -> Callable[[Callable[[], None]], None]:

@@ -50,6 +50,10 @@ class Call:
         Hash of the client's own id.
     since_ns : int or None
         End of the last part that was timed, where the next one begins [ns].
+    inner_ns : int
+        Work of other parts within the stretch that the server's task is in [ns].
+    rendered, admitted : bool
+        Whether its prompt is known, and whether the engine core has it.
     parts : dict
         Own work by part [ns].
     adding : bool
@@ -63,6 +67,9 @@ class Call:
     arrival_ns: int
     client: str | None = None
     since_ns: int | None = None
+    inner_ns: int = 0
+    rendered: bool = False
+    admitted: bool = False
     parts: dict[str, int] = field(default_factory=dict)
     adding: bool = False
     processed: tuple[int, bool, str] | None = None
@@ -111,6 +118,9 @@ class FrontEnd:
 
     def busy(self, start_ns: int, end_ns: int) -> None:
         """Note that the event loop worked from one moment to another [ns]."""
+        # What ends later may hold what was noted before: stretches never overlap.
+        while self._spans and self._spans[-1][0] >= start_ns:
+            self._spans.pop()
         self._spans.append((start_ns, end_ns))
 
     def busy_between(self, start_ns: int, end_ns: int) -> int:
@@ -152,6 +162,23 @@ class FrontEnd:
         if call.since_ns is not None:
             call.add("http_ns", self.own(call.since_ns, now_ns))
             call.since_ns = None
+
+    def served(self, call: Call, start_ns: int, end_ns: int) -> None:
+        """Charge the HTTP server with one stretch of a request's own task.
+
+        Parameters
+        ----------
+        call : Call
+            The request.
+        start_ns, end_ns : int
+            Between two suspensions of the task [ns].
+        """
+        if not call.admitted:
+            if call.rendered:
+                self.reached(call, start_ns)
+            call.add("http_ns", max(0, end_ns - start_ns - call.inner_ns))
+            call.inner_ns, call.since_ns = 0, end_ns
+        self.busy(start_ns, end_ns)
 
     def tokenized_with(self, tokenizer: Any) -> None:
         """Name the tokeniser, once.
@@ -216,7 +243,7 @@ class FrontEnd:
             row["client"] = call.client
         row |= {part: call.parts[part] for part in PARTS if part in call.parts}
         self.put(row)
-        call.parts, call.processed = {}, None
+        call.parts, call.processed, call.admitted = {}, None, True
 
     def accepted(self, request: Any, start_ns: int, end_ns: int) -> None:
         """Write that the engine core built its own request.
@@ -359,6 +386,5 @@ class FrontEnd:
         """
         for row in call.done:
             row["end_ns"] = end_ns
-            self.busy(row["start_ns"], end_ns)
             self.put(row)
         call.done = []

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from kernelfit.record.driven import Driven, guarded
+from kernelfit.record.driven import driven, guarded
 from kernelfit.record.frontend import CALL, Call, FrontEnd, hashed
 
 _now = time.monotonic_ns
@@ -52,12 +52,12 @@ def wrap_rendering(front: FrontEnd, renderer: Any, names: tuple[str, ...]) -> No
                 front.busy(start_ns, end_ns)
 
             try:
-                return await Driven(method(self, *args, **kwargs), ran)
+                return await driven(method(self, *args, **kwargs), ran)
             finally:
                 if key is not None:
                     front.texts.pop(key, None)
                 if outermost:
-                    call.since_ns = _now()
+                    call.rendered, call.since_ns = True, _now()
 
         setattr(renderer, name, recorded)
 
@@ -145,7 +145,6 @@ def wrap_engine(front: FrontEnd, engine: Any) -> None:
             return await add(self, *args, **kwargs)
         at = CALL.get() or Call(_now())
         token = CALL.set(at)
-        run(lambda: front.reached(at, _now()))
         before = at.parts.get("process_ns", 0)
         spent = 0
         at.adding = True
@@ -153,10 +152,11 @@ def wrap_engine(front: FrontEnd, engine: Any) -> None:
         def ran(start_ns: int, end_ns: int) -> None:
             nonlocal spent
             spent += end_ns - start_ns
+            at.inner_ns += end_ns - start_ns
             front.busy(start_ns, end_ns)
 
         try:
-            back = await Driven(add(self, *args, **kwargs), ran)
+            back = await driven(add(self, *args, **kwargs), ran)
         finally:
             at.adding = False
             CALL.reset(token)
@@ -344,15 +344,12 @@ def shim(front: FrontEnd, app: Any) -> Callable[[Any, Any, Any], Awaitable[None]
 
         run(name)
 
-        async def timed_receive() -> Any:
-            message = await receive()
-            if message.get("type") == "http.request" and not message.get("more_body"):
-                call.since_ns = _now()
-            return message
+        def ran(start_ns: int, end_ns: int) -> None:
+            run(lambda: front.served(call, start_ns, end_ns))
 
         CALL.set(call)
         try:
-            await app(scope, timed_receive, send)
+            await driven(app(scope, receive, send), ran)
         finally:
             run(lambda: front.closed(call, _now()))
 

@@ -54,6 +54,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--out", default=os.environ.get("KERNELFIT_TRACE_DIR"))
+    parser.add_argument("--name", help="name of the load, for cutting the recording later")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--rate", type=float, help="arrivals per second; without it all at once")
@@ -360,6 +361,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "version": FORMAT_VERSION,
         "role": "client",
         "pid": os.getpid(),
+        "name": options.name,
         "seed": options.seed,
         "requests": options.requests,
         "rate_per_s": options.rate,

@@ -16,6 +16,7 @@ from kernelfit.report import (
     tables_basis,
     tables_checks,
     tables_fit,
+    tables_host,
     tables_plan,
     tables_use,
     units,
@@ -88,6 +89,17 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
     parts = pick("breakdown")
     conclusions = tables_use.open_flips(view)
     few = len(conclusions.rows) <= _MANY_ROWS
+    host = tables_host.host_words(view)
+    known = view["calibration"].get("front_end")
+    around: tuple[Table, ...] = (tables_host.front_end(view),) if known else ()
+    around += (tables_host.coarse(view),) if view["coarse"] else ()
+    host_section = Section(
+        "host",
+        "What the host takes",
+        items=host,
+        tables=around,
+        folded=(tables_host.event_gates(view),) if around else (),
+    )
     return (
         Section(
             "basis",
@@ -103,6 +115,7 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
             pick("coefficients"),
             (tables_fit.coefficients(view),),
         ),
+        *((host_section,) if host else ()),
         Section(
             "accuracy",
             "How far off it is",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernelfit.report import tables_basis, tables_checks, tables_fit, tables_use
+from kernelfit.report import tables_basis, tables_checks, tables_fit, tables_host, tables_use
 from kernelfit.report.select import one_gpu
 from kernelfit.report.tables import Table, plain
 from kernelfit.report.units import seconds
@@ -31,6 +31,51 @@ def coefficient_table(result: Result) -> str:
         One table a GPU type.
     """
     return _each(result, tables_fit.coefficients, "No GPU type was calibrated.")
+
+
+def host_words(result: Result) -> str:
+    """Say what is known of host work, and what it rests on.
+
+    Parameters
+    ----------
+    result : mapping
+        The result document of a fit.
+
+    Returns
+    -------
+    str
+        Sentences and one table a GPU type; empty where the calibrations say nothing.
+    """
+
+    def draw(view: Mapping[str, Any]) -> str:
+        lines = [f"host: {text}\n" for text in tables_host.host_words(view)]
+        if view["calibration"].get("front_end"):
+            lines.append(plain(tables_host.front_end(view)))
+        return "".join(lines)
+
+    said = any(entry.get("inside_step") for entry in result.get("calibrations") or ())
+    return _sections(result, draw, "") if said else ""
+
+
+def coarse_table(result: Result) -> str:
+    """Draw what request-level sources say of the host.
+
+    Parameters
+    ----------
+    result : mapping
+        The result document of a fit.
+
+    Returns
+    -------
+    str
+        One table for the whole result, then what stays unknown; empty without such sources.
+    """
+    sources = list(result.get("coarse") or ())
+    if not sources:
+        return ""
+    lines = [plain(tables_host.coarse({"coarse": sources}))]
+    told = dict.fromkeys(text for source in sources for text in source["unknown"])
+    return "".join([*lines, *(f"unknown: {text}\n" for text in told)])
 
 
 def error_table(result: Result) -> str:
