@@ -239,6 +239,7 @@ def _read(
                 "fit_refused_reason": reason,
                 "host_cpu": run.host_cpu,
                 "tokenizer": run.tokenizer,
+                "fit": said.facts.fit,
             }
         )
     return _Work(source, digest, runs, rows)

@@ -48,9 +48,11 @@ RUNS = _schema(
     ("fit_refused_reason", _TEXT, True),
     ("host_cpu", _TEXT, True),
     ("tokenizer", _TEXT, True),
+    ("fit", _TEXT, True),
 )
 """One row per run. ``source_digest`` covers the log and the documents that describe it;
-``lines_read`` is the sum of the three counts after it."""
+``lines_read`` is the sum of the three counts after it. ``fit`` says what a fit uses of the
+run: ``host`` where its steps are kept for checking."""
 
 STEPS = _schema(
     "steps",
