@@ -47,7 +47,7 @@ def validate(
     ],
     traces: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[TRACES]...", help="Run folders, logs, or folders of them."),
+        typer.Argument(metavar="TRACES", help="Run folders, logs, or folders of them."),
     ] = None,
     max_error: Annotated[
         float | None,
@@ -170,7 +170,7 @@ def _runs(
         screen, traces, out, overrides={}, calib=calib_folder(calib), dry_run=False
     )
     records = stored_runs(out, ingested)
-    runs, refused = collect_runs(records, {source.chip.name: source.chip})
+    runs, refused = collect_runs(records, {source.chip.name: source.chip}, checking=True)
     judged = (apply_gates(run) for run in with_probe_reference(with_copies(runs)))
     kept = tuple(passed for passed, _ in judged if passed.size)
     if not kept:

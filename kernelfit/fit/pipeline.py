@@ -182,7 +182,7 @@ def window_columns(record: RunRecord, steps: pa.Table, windows: Sequence[int]) -
 
 
 def collect_runs(
-    records: Sequence[RunRecord], chips: Mapping[str, Chip]
+    records: Sequence[RunRecord], chips: Mapping[str, Chip], *, checking: bool = False
 ) -> tuple[tuple[RunSteps, ...], tuple[Refused, ...]]:
     """Return the runs that can be fitted, and why the others cannot.
 
@@ -192,6 +192,8 @@ def collect_runs(
         Stored runs.
     chips : mapping of str to Chip
         Chips by the name that the runs state.
+    checking : bool
+        Take also the runs whose steps are kept for checking a calibration.
 
     Returns
     -------
@@ -204,6 +206,8 @@ def collect_runs(
     refused: list[Refused] = []
     for record in records:
         reason = record.fit_refused_reason
+        if reason is None and record.steps_kept_for_checking and not checking:
+            reason = "its run.yaml keeps its steps for checking (fit: host)"
         if reason is None and record.timing not in FITTED_TIMINGS:
             reason = (
                 f"timing {record.timing} is no step time; {', '.join(FITTED_TIMINGS)} can be fitted"

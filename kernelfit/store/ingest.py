@@ -241,6 +241,7 @@ def _read(
                 "startup_json": compact(dict(run.startup)) if run.startup else None,
                 "host_cpu": run.host_cpu,
                 "tokenizer": run.tokenizer,
+                "fit": said.facts.fit,
             }
         )
     return _Work(source, digest, runs, rows)

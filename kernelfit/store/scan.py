@@ -63,6 +63,11 @@ class RunRecord:
         return None if value is None else str(value)
 
     @property
+    def steps_kept_for_checking(self) -> bool:
+        """Whether a fit leaves the run's steps alone."""
+        return self.row.get("fit") == "host"
+
+    @property
     def model(self) -> Model | None:
         """The model; None when the run does not say."""
         text = self.row["model_json"]

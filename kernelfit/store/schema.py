@@ -61,10 +61,12 @@ RUNS = _schema(
     ("startup_json", _TEXT, True),
     ("host_cpu", _TEXT, True),
     ("tokenizer", _TEXT, True),
+    ("fit", _TEXT, True),
 )
 """One row per run. ``source_digest`` covers the log and the documents that describe it;
 ``lines_read`` is the sum of the three counts after it; ``startup_json`` holds what the
-engine printed of its start that the pool has no word for."""
+engine printed of its start that the pool has no word for. ``fit`` says what a fit uses of the
+run: ``host`` where its steps are kept for checking."""
 
 STEPS = _schema(
     "steps",

@@ -199,7 +199,7 @@ def replay(trace: Sequence[Arrival], prices: Prices, limits: Limits) -> Replay:
 
     Raises
     ------
-    ValueError
+    InvalidArgument
         When the KV cache could never hold a request.
 
     Notes

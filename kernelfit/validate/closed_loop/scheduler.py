@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from kernelfit.kernel.batch import RequestShape
+from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.validate.closed_loop.requests import Arrival
 
 
@@ -102,14 +103,13 @@ class Scheduler:
 
         Raises
         ------
-        ValueError
+        InvalidArgument
             When the KV cache could never hold it.
         """
         most = self._blocks(arrival.prompt_tokens + arrival.output_tokens - 1)
         if self.limits.kv_blocks is not None and most > self.limits.kv_blocks:
-            raise ValueError(
-                f"request {number} needs {most} KV blocks and there are {self.limits.kv_blocks}"
-            )
+            least = f">= {most} KV blocks, which request {number} needs alone"
+            raise InvalidArgument("kv_blocks", self.limits.kv_blocks, least)
         self.waiting.append(Running(number, arrival))
 
     def step(self) -> list[tuple[Running, RequestShape]]:

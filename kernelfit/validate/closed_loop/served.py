@@ -79,6 +79,8 @@ def served_run(record: RunRecord) -> ServedRun:
     known = pa.chunked_array([pa.array(np.ones(table.num_rows, dtype=bool))])
     for name in _NEEDED:
         known = pc.and_(known, pc.is_valid(table[name]))
+    for name in ("prompt_tokens", "output_tokens"):
+        known = pc.and_(known, pc.fill_null(pc.greater(table[name], 0), fill_value=False))
     rows = table.filter(known).sort_by("arrival_s").to_pylist()
     if not rows:
         message = "the run holds no requests as served, with their times and token counts"

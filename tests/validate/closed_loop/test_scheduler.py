@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.validate.closed_loop.requests import Arrival
 from kernelfit.validate.closed_loop.scheduler import Limits, Scheduler
 
@@ -77,7 +78,7 @@ def test_nobody_is_admitted_in_a_step_that_made_somebody_wait() -> None:
 def test_a_request_that_never_fits_is_refused_beside_one_that_just_does() -> None:
     made = scheduler(block_size=2, kv_blocks=5)
     made.add(0, Arrival(0.0, 7, 4))  # the last token of an answer needs no KV
-    with pytest.raises(ValueError, match="request 1 needs 6 KV blocks and there are 5"):
+    with pytest.raises(InvalidArgument, match=">= 6 KV blocks, which request 1 needs"):
         made.add(1, Arrival(0.0, 8, 4))
 
 
