@@ -67,11 +67,12 @@ class RowEncoder:
                 known = self._known.get(key)
                 if known is None or known[0] is not value:
                     known = self._known[key] = (value, _dumps(value))
-                lists.append(f',"{key}":{known[1]}')
+                lists.append(f'"{key}":{known[1]}')
             else:
                 plain[key] = value
-        text = _dumps(plain)
-        return f"{text[:-1]}{''.join(lists)}}}" if lists else text
+        if plain:
+            lists.insert(0, _dumps(plain)[1:-1])
+        return f"{{{','.join(lists)}}}"
 
 
 class RowWriter:
