@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -98,6 +99,12 @@ def make_tokenizer(folder: str) -> None:
     PreTrainedTokenizerFast(
         tokenizer_object=made, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
     ).save_pretrained(folder)
+
+
+def make_tokenizer_in(python: str, folder: str) -> None:
+    """Make the tokenizer with another Python, which has the libraries."""
+    words = [python, "-c", "import sys, engine_script as s; s.make_tokenizer(sys.argv[1])", folder]
+    subprocess.run(words, cwd=Path(__file__).resolve().parent, check=True, timeout=300)
 
 
 def tokens(rng: random.Random, count: int) -> list[int]:
