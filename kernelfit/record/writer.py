@@ -92,6 +92,8 @@ class RowWriter:
     ----------
     path : pathlib.Path
         The file.
+    busy_ns : int
+        Processor time that the thread took so far [ns].
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class RowWriter:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         self._lock = threading.Lock()
         self._last_clock_s = time.monotonic()
-        self._busy_ns = 0
+        self.busy_ns = 0
         self._thread = threading.Thread(target=self._run, name="kernelfit-writer", daemon=True)
         self._thread.start()
 
@@ -150,9 +152,9 @@ class RowWriter:
         if now_s - self._last_clock_s >= pause_s:
             self._last_clock_s = now_s
             # What the thread took so far, since it shares the interpreter with the engine.
-            self._queue.append({**clock_row(), "writer_ns": self._busy_ns})
+            self._queue.append({**clock_row(), "writer_ns": self.busy_ns})
         self.flush()
-        self._busy_ns += time.thread_time_ns() - begin_ns
+        self.busy_ns += time.thread_time_ns() - begin_ns
 
 
 def write_all(file: int, data: bytes) -> None:
