@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelfit.cli.recording import python_of
+from kernelfit.cli.recording import prepared_environment, python_of
+from kernelfit.cli.screen import Screen
 from tests.cli.run import GOLDEN, kernelfit, snapshot
 from tests.logs.recording import Recording, small
 
@@ -81,15 +82,29 @@ def test_the_environment_that_the_engine_gets(
     assert 'gpu: "a100"' in (folder / "run.yaml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("plugins", [None, "kernelfit", "other,kernelfit"])
-def test_plugins_that_include_the_recorder_are_left_alone(
-    plugins: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("plugins", "given", "warned"),
+    [
+        (None, None, False),
+        ("kernelfit", "kernelfit", False),
+        ("other,kernelfit", "other,kernelfit", False),
+        ("other", "other,kernelfit", True),
+        # Set and empty, it lets no plug-in in at all.
+        ("", "kernelfit", True),
+    ],
+)
+def test_plugins_are_changed_only_where_they_leave_the_recorder_out(
+    plugins: str | None,
+    given: str | None,
+    warned: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    if plugins is not None:
-        monkeypatch.setenv("VLLM_PLUGINS", plugins)
-    done = run("record", "--out", str(tmp_path / "run"), "--", *ENGINE, "environment")
-    assert f"'VLLM_PLUGINS': {plugins!r}" in done.stdout
-    assert "warning" not in done.stderr
+    before = {} if plugins is None else {"VLLM_PLUGINS": plugins}
+    after = prepared_environment(Screen(), tmp_path, gpu=None, speed_probe=False, given=before)
+    assert after.pop("KERNELFIT_TRACE_DIR") == str(tmp_path)
+    assert after == ({} if given is None else {"VLLM_PLUGINS": given})
+    assert ("warning: VLLM_PLUGINS" in capsys.readouterr().err) is warned
 
 
 def test_a_signal_is_passed_on_and_the_recording_is_still_checked(tmp_path: Path) -> None:
