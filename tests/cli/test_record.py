@@ -205,6 +205,37 @@ def test_a_python_is_its_own(tmp_path: Path) -> None:
     assert found.name == "python3"
 
 
+def test_a_planned_workload_is_executed_by_the_engines_python(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text("{}", encoding="utf-8")
+    # It stands in for the engine's Python: it answers the question for the plug-in, and
+    # otherwise says what it was asked to run.
+    python = executable(
+        tmp_path / "python3",
+        f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\necho "$@"\n',
+    )
+    words = ["--workload", str(plan), "--run", "tp2", "--model", "models/tiny"]
+    done = run("record", "--out", str(tmp_path / "run"), *words, "--", str(python))
+    asked = f"-m kernelfit.record.workload_file {plan} --model models/tiny --run tp2"
+    assert done.stdout.splitlines()[0] == asked
+    assert done.returncode == 1  # nothing was recorded
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--workload", "x"], "a planned workload needs --model"),
+        (["--model", "x"], "a planned workload needs --workload"),
+        (["--run", "x", "--", "python3"], "a planned workload needs --workload"),
+        (["--workload", "nothing.json", "--model", "x"], "nothing.json: no such file"),
+    ],
+)
+def test_a_workload_comes_with_its_model(words: list[str], message: str) -> None:
+    outcome = kernelfit("record", *words)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
 @pytest.mark.parametrize("words", [[], ["--check", "x", "--", "vllm"]])
 def test_either_a_command_or_a_recording(words: list[str]) -> None:
     outcome = kernelfit("record", *words)
