@@ -13,6 +13,9 @@ from kernelfit.cli.screen import Screen
 from kernelfit.cli.verb import CHECK_SAID_NO, FAILED, OK, verb
 from kernelfit.documents.problems import InputError, Problem
 
+DRIVER = "kernelfit.record.workload_file"
+"""The module that executes a workload in the engine's own Python."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line.
@@ -32,7 +35,9 @@ def register(app: typer.Typer) -> None:
             "The words after -- are the engine's own command; signals are passed on to it. When "
             "it ends, the recording is checked and what it holds is printed. The engine's Python "
             "needs this package beside it: pip install --no-deps kernelfit. Exit status: 1 when "
-            "the recording is not whole, 2 when the engine failed."
+            "the recording is not whole, 2 when the engine failed. With --workload the words after "
+            "-- are the engine's Python alone, python3 where there are none: it executes one run "
+            "of a file that kernelfit plan wrote."
         ),
     )
     def record(
@@ -55,9 +60,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         gpu: Annotated[
             str | None,
-            typer.Option(
-                "--gpu", metavar="NAME", help="The chip, if not the engine's name."
-            ),
+            typer.Option("--gpu", metavar="NAME", help="The chip, if not the engine's name."),
         ] = None,
         speed_probe: Annotated[
             bool,
@@ -66,8 +69,38 @@ def register(app: typer.Typer) -> None:
                 help="Time a fixed piece of work beside every step: for shared machines.",
             ),
         ] = False,
+        workload: Annotated[
+            Path | None,
+            typer.Option("--workload", metavar="FILE", help="Execute a planned workload."),
+        ] = None,
+        run: Annotated[
+            str | None,
+            typer.Option("--run", metavar="NAME", help="Which run of the workload."),
+        ] = None,
+        model: Annotated[
+            str | None,
+            typer.Option("--model", metavar="DIR", help="The workload's model: its config.json."),
+        ] = None,
     ) -> int:
-        return _record(screen, tuple(command or ()), out, check, gpu, speed_probe=speed_probe)
+        words = tuple(command or ())
+        if workload is not None or run is not None or model is not None:
+            words = _planned(words or ("python3",), workload, run, model)
+        return _record(screen, words, out, check, gpu, speed_probe=speed_probe)
+
+
+def _planned(
+    python: tuple[str, ...], workload: Path | None, run: str | None, model: str | None
+) -> tuple[str, ...]:
+    """Return the command that executes a planned workload."""
+    if workload is None or model is None:
+        lacking = "--workload" if workload is None else "--model"
+        message = f"a planned workload needs {lacking}"
+        hint = "kernelfit record --workload plan.json --run NAME --model DIR -- PYTHON"
+        raise InputError([Problem("command line", None, None, message, hint=hint)])
+    if not workload.is_file():
+        raise refuse(workload, "no such file")
+    words = (*python, "-m", DRIVER, str(workload), "--model", model)
+    return words if run is None else (*words, "--run", run)
 
 
 def _record(

@@ -27,12 +27,9 @@ LAST_FLUSH_S = 0.3
 """Time after the engine's end in which its processes may still write [s]."""
 
 _PROBE = (
-    "import json, sys\n"
-    "from importlib.metadata import entry_points, version\n"
-    "found = [e.name for e in entry_points(group='vllm.general_plugins')]\n"
-    "try: engine = version('vllm')\n"
-    "except Exception: engine = None\n"
-    "print(json.dumps({'plugins': found, 'vllm': engine}))\n"
+    "import json\n"
+    "from importlib.metadata import entry_points\n"
+    "print(json.dumps([e.name for e in entry_points(group='vllm.general_plugins')]))\n"
 )
 
 
@@ -137,7 +134,7 @@ def check_engine(screen: Screen, command: Sequence[str], environment: Mapping[st
             f"warning: it cannot be told whether the Python behind {command[0]} has kernelfit; "
             "without it nothing is recorded"
         )
-    elif PLUGIN not in said["plugins"]:
+    elif PLUGIN not in said:
         raise InputError(
             [
                 Problem(
@@ -187,7 +184,8 @@ def python_of(program: Path) -> Path | None:
     return None
 
 
-def _probe(python: Path, environment: Mapping[str, str]) -> dict[str, Any] | None:
+def _probe(python: Path, environment: Mapping[str, str]) -> list[Any] | None:
+    """Return the plug-ins that an engine's Python would load; None when it does not say."""
     try:
         done = subprocess.run(
             [str(python), "-c", _PROBE],
@@ -200,7 +198,7 @@ def _probe(python: Path, environment: Mapping[str, str]) -> dict[str, Any] | Non
         said = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    return said if isinstance(said, dict) and isinstance(said.get("plugins"), list) else None
+    return said if isinstance(said, list) else None
 
 
 def run_engine(

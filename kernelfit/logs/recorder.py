@@ -255,7 +255,7 @@ class KernelfitReader:
     """
 
     name = FORMAT_NAME
-    version = 1
+    version = 2
     needs_facts = False
 
     def files(self, source: RunSource) -> tuple[Path, ...]:

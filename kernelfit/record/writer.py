@@ -67,11 +67,12 @@ class RowEncoder:
                 known = self._known.get(key)
                 if known is None or known[0] is not value:
                     known = self._known[key] = (value, _dumps(value))
-                lists.append(f',"{key}":{known[1]}')
+                lists.append(f'"{key}":{known[1]}')
             else:
                 plain[key] = value
-        text = _dumps(plain)
-        return f"{text[:-1]}{''.join(lists)}}}" if lists else text
+        if plain:
+            lists.insert(0, _dumps(plain)[1:-1])
+        return f"{{{','.join(lists)}}}"
 
 
 class RowWriter:
@@ -91,6 +92,8 @@ class RowWriter:
     ----------
     path : pathlib.Path
         The file.
+    busy_ns : int
+        Processor time that the thread took so far [ns].
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class RowWriter:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         self._lock = threading.Lock()
         self._last_clock_s = time.monotonic()
-        self._busy_ns = 0
+        self.busy_ns = 0
         self._thread = threading.Thread(target=self._run, name="kernelfit-writer", daemon=True)
         self._thread.start()
 
@@ -149,9 +152,9 @@ class RowWriter:
         if now_s - self._last_clock_s >= pause_s:
             self._last_clock_s = now_s
             # What the thread took so far, since it shares the interpreter with the engine.
-            self._queue.append({**clock_row(), "writer_ns": self._busy_ns})
+            self._queue.append({**clock_row(), "writer_ns": self.busy_ns})
         self.flush()
-        self._busy_ns += time.thread_time_ns() - begin_ns
+        self.busy_ns += time.thread_time_ns() - begin_ns
 
 
 def write_all(file: int, data: bytes) -> None:

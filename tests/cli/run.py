@@ -22,6 +22,7 @@ VERBS = (
     "export",
     "explain",
     "predict",
+    "record",
     "report",
     "check",
     "env",

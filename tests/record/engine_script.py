@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,7 +23,7 @@ MODES: dict[str, dict[str, Any]] = {
     "async": {"async_scheduling": True},
     "tp2": {"tensor_parallel_size": 2},
     "tp2-async": {"tensor_parallel_size": 2, "async_scheduling": True},
-    "pp2": {"pipeline_parallel_size": 2},
+    "pp2": {"pipeline_parallel_size": 2, "enforce_eager": False},
     "spec": {
         "speculative_config": {
             "method": "ngram",
@@ -31,9 +32,9 @@ MODES: dict[str, dict[str, Any]] = {
             "prompt_lookup_min": 2,
         }
     },
-    "preempt": {"num_gpu_blocks_override": 24, "max_model_len": 512, "max_num_seqs": 8},
+    "preempt": {"num_gpu_blocks_override": 10, "max_model_len": 512, "max_num_seqs": 8},
     "preempt-async": {
-        "num_gpu_blocks_override": 24,
+        "num_gpu_blocks_override": 10,
         "max_model_len": 512,
         "max_num_seqs": 8,
         "async_scheduling": True,
@@ -48,9 +49,25 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
+def force_async() -> None:
+    """Keep asynchronous scheduling on where the CPU platform would switch it off."""
+    from vllm.platforms.cpu import CpuPlatform
+
+    checked = CpuPlatform.check_and_update_config.__func__
+
+    def check(cls: Any, config: Any) -> None:
+        checked(cls, config)
+        config.scheduler_config.async_scheduling = True
+
+    CpuPlatform.check_and_update_config = classmethod(check)
+
+
 def engine_of(mode: str, folder: str) -> Any:
     """Return a vLLM engine in a mode."""
     from vllm import LLM
+
+    if MODES[mode].get("async_scheduling"):
+        force_async()
 
     settings: dict[str, Any] = {
         "model": folder,
@@ -70,6 +87,26 @@ def engine_of(mode: str, folder: str) -> Any:
     return LLM(**{**settings, **MODES[mode]}).llm_engine
 
 
+def make_tokenizer(folder: str) -> None:
+    """Put a tokenizer of single letters and filling words beside the model."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["<unk>", "<s>", "</s>", *(chr(97 + n) for n in range(26)), " "]
+    words += [f"w{n}" for n in range(VOCABULARY - len(words))]
+    made = Tokenizer(models.WordLevel({w: n for n, w in enumerate(words)}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+    ).save_pretrained(folder)
+
+
+def make_tokenizer_in(python: str, folder: str) -> None:
+    """Make the tokenizer with another Python, which has the libraries."""
+    words = [python, "-c", "import sys, engine_script as s; s.make_tokenizer(sys.argv[1])", folder]
+    subprocess.run(words, cwd=Path(__file__).resolve().parent, check=True, timeout=300)
+
+
 def tokens(rng: random.Random, count: int) -> list[int]:
     """Return random token ids; within a small set, so that n-grams come again."""
     return [rng.randrange(10, VOCABULARY) for _ in range(count)]
@@ -87,7 +124,8 @@ def workload(mode: str) -> list[tuple[int, list[int], int]]:
         if mode == "spec":
             prompt = tokens(rng, 6) * 12
         if mode.startswith("preempt"):
-            prompt = tokens(rng, 70)
+            # A page of 128 tokens each, and a second one soon: sixteen where there are ten.
+            prompt = tokens(rng, 110)
         requests.append((number // 2 * 3, prompt, rng.randrange(20, 40)))
     return requests
 
@@ -99,6 +137,8 @@ def main(mode: str, folder: str) -> int:
     structured = mode.startswith("structured")
     if mode == "in-process":
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    if structured:
+        make_tokenizer(folder)
     engine = engine_of(mode, folder)
     waiting = workload(mode)
     got: dict[str, dict[str, Any]] = {}

@@ -8,7 +8,6 @@ project's own, which reads what was recorded.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -20,27 +19,9 @@ from kernelfit.logs.vllm_log import iteration_tokens
 from kernelfit.record.workload import VOCABULARY
 from kernelfit.store.ingest import ingest_paths
 from kernelfit.store.scan import load_store
+from tests.record.engines import ROOT, engine_python, environment, model
 
-PYTHON = os.environ.get("KERNELFIT_ENGINE_PYTHON")
-CALIB = Path(__file__).resolve().parents[2] / "calib"
-TINY = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 64,
-    "max_position_embeddings": 2048,
-    "rms_norm_eps": 1e-6,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-    "torch_dtype": "float32",
-    "vocab_size": VOCABULARY,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+CALIB = ROOT / "calib"
 STEPS = 60
 
 pytestmark = pytest.mark.engine
@@ -49,27 +30,18 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a short recording of a tiny model, with the engine's own log."""
-    if not PYTHON:
-        pytest.skip("KERNELFIT_ENGINE_PYTHON names no interpreter with vLLM; see make test-engine")
+    python = engine_python()
     folder = tmp_path_factory.mktemp("engine")
-    model, run = folder / "tiny", folder / "run"
-    model.mkdir()
+    tiny, run = model(folder / "tiny"), folder / "run"
     run.mkdir()
-    (model / "config.json").write_text(json.dumps(TINY), encoding="utf-8")
     # Prompts longer than a step's budget, so that they come in chunks.
     options = f"--steps {STEPS} --longest 600 --episode-tokens 2000 --seed 23"
     options += " --max-num-batched-tokens 256 --max-num-seqs 16"
-    environment = {
-        **os.environ,
-        "KERNELFIT_TRACE_DIR": str(run),
-        "KERNELFIT_SPEED_PROBE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_LOGGING_COLOR": "0",
-    }
-    words = [PYTHON, "-m", "kernelfit.record.drive", "--model", str(model), *options.split()]
+    words = [python, "-m", "kernelfit.record.drive", "--model", str(tiny), *options.split()]
+    more = {"KERNELFIT_TRACE_DIR": str(run), "KERNELFIT_SPEED_PROBE": "1"}
     with (run / "engine.log").open("w", encoding="utf-8") as log:
         done = subprocess.run(
-            words, cwd=folder, env=environment, stdout=log, stderr=log, timeout=900
+            words, cwd=folder, env=environment(**more), stdout=log, stderr=log, timeout=900
         )
     said = (run / "engine.log").read_text(encoding="utf-8", errors="replace")
     assert done.returncode == 0, said[-4000:]
