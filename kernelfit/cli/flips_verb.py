@@ -133,7 +133,6 @@ def show_flips(screen: Screen, rows: Sequence[Mapping[str, Any]], *, all_of_them
         Whether every conclusion that does not agree is listed with its measurement, or only
         those that the two bounds disagree about.
     """
-    from kernelfit.report.tables import plain
     from kernelfit.report.tables_use import flips as flips_table
     from kernelfit.report.text import flip_table
 
@@ -150,7 +149,7 @@ def show_flips(screen: Screen, rows: Sequence[Mapping[str, Any]], *, all_of_them
         return
     # A ranking decides more than one pool's batch size does.
     listed.sort(key=lambda row: _WEIGHT.get(row["conclusion"], len(_WEIGHT)))
-    screen.text(plain(flips_table({"flips": listed[:SHOWN]})))
+    screen.show(flips_table({"flips": listed[:SHOWN]}))
     if len(listed) > SHOWN:
         screen.line(f"and {len(listed) - SHOWN} more in the report")
 

@@ -279,6 +279,7 @@ def write_reports(
         pages.append(target / PAGE)
         if not dry_run:
             write_report(document, calibration["gpu"], target)
+            screen.wrote(target / PAGE)
         screen.note(f"{'would draw' if dry_run else 'drew'} {target / PAGE}")
     return tuple(pages)
 
@@ -295,6 +296,8 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     """
     from kernelfit.cli.flips_verb import show_flips
     from kernelfit.report import text
+    from kernelfit.report.tables_checks import errors
+    from kernelfit.report.tables_fit import coefficients
 
     steps = sum(entry["steps"] for entry in document["ingest"])
     rejected = sum(entry["rejected"] for entry in document["ingest"])
@@ -302,14 +305,19 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     if (words := gates_text(document["gates"])) is not None:
         screen.line(words)
     screen.line()
-    screen.text(text.coefficient_table(document))
-    screen.line()
+    for title, view in text.views(document):
+        if title:
+            screen.line(title)
+        screen.show(coefficients(view))
+        screen.line()
+        screen.show(errors({**view, "validation": _short(view["validation"])}))
+        screen.line()
+        screen.text(text.view_scatter(view))
+        screen.line()
     for words in (text.host_words(document), text.coarse_table(document)):
         if words:
             screen.text(words)
             screen.line()
-    screen.text(text.error_table({**document, "validation": _short(document["validation"])}))
-    screen.line()
     show_flips(screen, document["flips"]["flags"], all_of_them=False)
 
 

@@ -147,21 +147,50 @@ def scatter(result: Result) -> str:
         Log-log scatter; the letter of the phase that most steps of a cell have, a
         capital from ten steps up, dots where both are equal.
     """
+    return _sections(result, view_scatter, "No GPU type was calibrated.")
 
-    def draw(view: Mapping[str, Any]) -> str:
-        points = view["points"]
-        kept = [
-            (float(predicted), float(measured), _LETTERS.get(str(phase), "x"))
-            for predicted, measured, phase in zip(
-                points["predicted_s"], points["measured_s"], points["phase"], strict=True
-            )
-            if predicted and measured and predicted > 0 and measured > 0
-        ]
-        if not kept:
-            return "There are no held-out steps to draw.\n"
-        return _scatter(kept)
 
-    return _sections(result, draw, "No GPU type was calibrated.")
+def view_scatter(view: Mapping[str, Any]) -> str:
+    """Draw measured against predicted step times of one GPU type, as text.
+
+    Parameters
+    ----------
+    view : mapping
+        What a report knows of one GPU type.
+
+    Returns
+    -------
+    str
+        As :func:`scatter` draws it.
+    """
+    points = view["points"]
+    kept = [
+        (float(predicted), float(measured), _LETTERS.get(str(phase), "x"))
+        for predicted, measured, phase in zip(
+            points["predicted_s"], points["measured_s"], points["phase"], strict=True
+        )
+        if predicted and measured and predicted > 0 and measured > 0
+    ]
+    if not kept:
+        return "There are no held-out steps to draw.\n"
+    return _scatter(kept)
+
+
+def views(result: Result) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Return what a result knows of each GPU type.
+
+    Parameters
+    ----------
+    result : mapping
+        The result document of a fit.
+
+    Returns
+    -------
+    tuple of (str, dict)
+        The GPU type, empty where there is only one, and its view.
+    """
+    names = [str(entry["gpu"]) for entry in result.get("calibrations") or ()]
+    return tuple((name if len(names) > 1 else "", one_gpu(result, name)) for name in names)
 
 
 def _each(result: Result, build: Callable[[Mapping[str, Any]], Table], none: str) -> str:
