@@ -16,6 +16,7 @@ from kernelfit.cli import (
     flips_verb,
     freeze_verb,
     kernel_verbs,
+    plan_verb,
     result_verbs,
     validate_verb,
 )
@@ -70,6 +71,7 @@ def build() -> typer.Typer:
         validate_verb,
         diff_verb,
         flips_verb,
+        plan_verb,
         kernel_verbs,
         result_verbs,
         documents_verbs,

@@ -19,6 +19,7 @@ VERBS = (
     "validate",
     "diff",
     "flips",
+    "plan",
     "export",
     "explain",
     "predict",
