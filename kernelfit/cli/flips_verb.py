@@ -104,7 +104,7 @@ def flips(
     setting : list of str, optional
         Their engine settings.
     context_tokens, prompt, output, prefix_hit, concurrency, rate : str, optional
-        The load.
+        The load [tokens], [1], [1/s].
     target, first_token_target : str, optional
         The targets.
     percentile : float, optional

@@ -103,7 +103,7 @@ def plan(
     setting : list of str, optional
         Their engine settings.
     context_tokens, prompt, output, concurrency, rate : str, optional
-        The load.
+        The load [tokens], [1], [1/s].
     target, first_token_target : str, optional
         The targets.
     gpu_minutes : float, optional
