@@ -144,6 +144,11 @@ def _check_json(path: Path) -> str:
     if kind == "Calibration":
         read_calibration(path)
         return "Calibration"
+    if kind == "Workload":
+        from kernelfit.documents.workloads import load_workload
+
+        load_workload(path)
+        return "Workload"
     if "architectures" in document or "model_type" in document or "text_config" in document:
         from kernelfit.documents.models import model_from_config
 
