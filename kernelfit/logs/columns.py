@@ -51,6 +51,9 @@ TIMINGS: tuple[str, ...] = ("device", "cycle", "step", "wait", "dispatch")
 FITTED_TIMINGS: tuple[str, ...] = ("device", "cycle", "step")
 """Timings that a fit accepts; the others are only a part of a step."""
 
+PHASES: tuple[str, ...] = ("decode", "mixed", "prefill")
+"""Phases of a step: all requests are past their prompt, some are, none is."""
+
 WARMUP_RATIO = 10.0
 
 
@@ -162,11 +165,20 @@ class Steps:
         tuple of str or None
             ``decode``, ``mixed`` or ``prefill``; None where the log does not say.
         """
+        names = (*PHASES, None)
+        return tuple(names[code] for code in self.phase_codes().tolist())
+
+    def phase_codes(self) -> Ints:
+        """Return each step's phase as a place in ``PHASES``.
+
+        Returns
+        -------
+        ndarray of int64
+            ``UNKNOWN`` where the log does not say.
+        """
         past, all_of_them = self.past_prompt_requests, self.requests
         code = np.where(past == all_of_them, 0, np.where(past == 0, 2, 1))
-        code[past == UNKNOWN] = 3
-        names: tuple[str | None, ...] = ("decode", "mixed", "prefill", None)
-        return tuple(names[c] for c in code.tolist())
+        return np.where(past == UNKNOWN, UNKNOWN, code)
 
     def take(self, keep: NDArray[np.bool_] | Ints) -> Steps:
         """Return the chosen steps.

@@ -11,6 +11,7 @@ import numpy as np
 from kernelfit.documents.problems import Problem
 from kernelfit.logs.arrays import UNKNOWN
 from kernelfit.logs.columns import Reject
+from kernelfit.logs.feed import recorder_files
 from kernelfit.logs.frontend_rows import (
     Accept,
     Admission,
@@ -45,11 +46,7 @@ def front_end_files(folder: Path) -> tuple[Path, ...]:
     tuple of pathlib.Path
         ``frontend-*`` before ``client-*``, each sorted by name; plain or compressed.
     """
-    return tuple(
-        path
-        for role in ROLES
-        for path in sorted([*folder.glob(f"{role}-*.jsonl"), *folder.glob(f"{role}-*.jsonl.gz")])
-    )
+    return tuple(path for role in ROLES for path in recorder_files(folder, role))
 
 
 @dataclass(frozen=True, slots=True)

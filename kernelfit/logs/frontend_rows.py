@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from kernelfit.logs.columns import Reject
-from kernelfit.logs.lines import TruncatedFile, read_lines
+from kernelfit.logs.lines import TruncatedFile, clip, read_lines
 from kernelfit.logs.rows import FORMAT_NAME, FORMAT_VERSION, Clock, Header, undecodable
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
@@ -210,7 +210,8 @@ def read_front_end_file(path: Path) -> FrontEndFile:
                 row = _DECODER.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 if line.strip():
-                    found.rejects.append(undecodable(path, number, line, error))
+                    reason = undecodable(line, error)
+                    found.rejects.append(Reject(path.name, number, reason, clip(line)))
                 else:
                     found.recognised += 1
                 continue

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelfit.logs.columns import Ints
-from kernelfit.logs.join import Spans
+from kernelfit.logs.arrays import Ints
 
 MAX_LOST_S = 0.5
 """Time that the unfinished end may span [s]. Files are flushed every 0.1 s and a kill loses at
@@ -18,42 +16,40 @@ MAX_LOST_STEPS = 4
 """Steps that may be unfinished whatever they span: those in flight, where each may take seconds,
 and those whose GPU events nobody asked for any more."""
 
-Mask = NDArray[np.bool_]
+MOST_LOST_STEPS = 1 << 16
+"""Steps that no engine takes in ``MAX_LOST_S``, whatever its clock says."""
 
 
-def unfinished(
-    ordinal: Ints, begin_ns: Ints, workers: Sequence[Spans]
-) -> tuple[Mask, tuple[Mask, ...]]:
-    """Return the rows at the end of an engine's files that have no counterpart there yet.
+def unfinished_after(seen: Sequence[int], late: Callable[[int], Iterable[Ints]]) -> int | None:
+    """Return the step behind which the rows of an engine's files have no counterpart yet.
 
     Every process writes its own file, so a kill cuts each at another step. What lies behind the
     last step that every file knows is no fault of the recording, as long as it is no more than
     a kill explains.
 
+    Files that are longer than was read so far can be left out: with each of them the step can
+    only become an earlier one, and what is too much for a kill stays too much.
+
     Parameters
     ----------
-    ordinal, begin_ns : ndarray of int64, shape (steps,)
-        Ordinal and start [ns] of the engine's steps, in any order.
-    workers : sequence of Spans
-        Its workers.
+    seen : sequence of int
+        Largest ordinal of each file, the engine's and its workers'; -1 for one without rows.
+    late : callable
+        Returns, for an ordinal, the starts of the rows behind it, file by file [ns].
 
     Returns
     -------
-    tuple of (ndarray of bool, tuple of ndarray of bool)
-        Which steps of the engine, and which rows of every worker; none anywhere when one of
-        the files ends too early for a kill.
+    int or None
+        The last ordinal that every file knows; None when one of the files ends too early for
+        a kill.
     """
-    sides = [(ordinal, begin_ns), *((w.ordinal, w.begin_ns) for w in workers)]
-    none = (
-        np.zeros(ordinal.size, dtype=bool),
-        tuple(np.zeros(w.ordinal.size, dtype=bool) for w in workers),
-    )
-    if not workers or any(numbers.size == 0 for numbers, _ in sides):
-        return none
-    last = min(int(numbers.max()) for numbers, _ in sides)
-    behind = [numbers > last for numbers, _ in sides]
-    for mask, (_, moments) in zip(behind, sides, strict=True):
-        late = moments[mask]
-        if late.size > MAX_LOST_STEPS and int(np.ptp(late)) > MAX_LOST_S * 1e9:
-            return none
-    return behind[0], tuple(behind[1:])
+    last = min(seen)
+    if last < 0 or any(_is_too_much(moments) for moments in late(last)):
+        return None
+    return last
+
+
+def _is_too_much(moments: Ints) -> bool:
+    if moments.size <= MAX_LOST_STEPS:
+        return False
+    return moments.size > MOST_LOST_STEPS or int(np.ptp(moments)) > MAX_LOST_S * 1e9

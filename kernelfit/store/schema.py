@@ -62,11 +62,17 @@ RUNS = _schema(
     ("host_cpu", _TEXT, True),
     ("tokenizer", _TEXT, True),
     ("fit", _TEXT, True),
+    ("source_key", _TEXT, True),
+    ("life", _SMALL, True),
+    ("lives", _SMALL, True),
+    ("parts", _SMALL, True),
 )
 """One row per run. ``source_digest`` covers the log and the documents that describe it;
 ``lines_read`` is the sum of the three counts after it; ``startup_json`` holds what the
 engine printed of its start that the pool has no word for. ``fit`` says what a fit uses of the
-run: ``host`` where its steps are kept for checking."""
+run: ``host`` where its steps are kept for checking. ``source_key`` tells sources of
+one name apart (a digest of the place, which cannot be read back); a log of an engine that was
+started anew holds several ``lives``, each a run; ``parts`` counts the files of each table."""
 
 STEPS = _schema(
     "steps",
