@@ -20,8 +20,8 @@ from kernelfit.logs.feed import Feed
 from kernelfit.logs.join import Joined, Slip, Spans, join_spans
 from kernelfit.logs.row_columns import StepColumns, WorkerColumns
 from kernelfit.logs.stream import Piece
-from kernelfit.logs.tail import unfinished_after
 from kernelfit.logs.totals import request_totals
+from kernelfit.logs.unfinished import unfinished_after
 
 CHUNK_STEPS = 1 << 16
 CHUNK_REQUESTS = 1 << 19

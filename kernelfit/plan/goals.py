@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernelfit.fit.calibrate import NEGLIGIBLE_SHARE
 from kernelfit.fit.identify import PINNED
+from kernelfit.fit.judge import NEGLIGIBLE_SHARE
 from kernelfit.fit.steps import Floats
 from kernelfit.flips.flag import Flag
 from kernelfit.flips.settle import CERTAINTY, NORMAL, Proposed

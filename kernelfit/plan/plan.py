@@ -16,8 +16,8 @@ from kernelfit.documents.workloads import (
     WorkloadRun,
     workload_document,
 )
-from kernelfit.fit.calibrate import NORMAL_95
 from kernelfit.fit.calibration import Calibration
+from kernelfit.fit.judge import NORMAL_95
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.flips.flag import Flag
 from kernelfit.kernel.fitted import FittedKernel

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelfit.logs.tail import MAX_LOST_S, MAX_LOST_STEPS, MOST_LOST_STEPS, unfinished_after
+from kernelfit.logs.unfinished import MAX_LOST_S, MAX_LOST_STEPS, MOST_LOST_STEPS, unfinished_after
 from tests.logs.recording import Recording, adds_up, read
 
 
