@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelfit.cli.coarse_rows import coarse_rows
 from kernelfit.cli.files import write
 from kernelfit.cli.ingesting import ingest_rows, read_logs, stored_runs
 from kernelfit.cli.places import file_name
@@ -106,7 +107,7 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
     fits, refused = _fit(screen, job, records, chips, given)
     for item in refused:
         screen.note(f"not fitted: {item.run}: {item.reason}")
-    document, files = result_document(screen, job, ingested, fits, refused)
+    document, files = result_document(screen, job, ingested, fits, refused, records)
     for path, text in files:
         write(screen, path, text, dry_run=dry_run)
     write_reports(screen, document, job.report, dry_run=dry_run)
@@ -158,6 +159,7 @@ def result_document(
     ingested: IngestReport,
     fits: Sequence[GpuFit],
     refused: Sequence[Refused],
+    records: Sequence[RunRecord] = (),
 ) -> tuple[dict[str, Any], tuple[tuple[Path, str], ...]]:
     """Validate, freeze and judge what was fitted.
 
@@ -173,6 +175,8 @@ def result_document(
         The fits, at least one.
     refused : sequence of Refused
         What was not fitted.
+    records : sequence of RunRecord
+        Stored runs, for what their requests say of the host.
 
     Returns
     -------
@@ -235,6 +239,7 @@ def result_document(
         "calibrations": [fit.calibration.summary() for fit in fits],
         "kernels": kernels,
         **judged,
+        "coarse": coarse_rows(records, pools, job.draws, job.seed),
         "flips": {"flags": flags_of(pools, None, [fit.calibration for fit in fits])},
     }
     return document, tuple(files)
@@ -298,9 +303,10 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     screen.line()
     screen.text(text.coefficient_table(document))
     screen.line()
-    if words := text.host_words(document):
-        screen.text(words)
-        screen.line()
+    for words in (text.host_words(document), text.coarse_table(document)):
+        if words:
+            screen.text(words)
+            screen.line()
     screen.text(text.error_table({**document, "validation": _short(document["validation"])}))
     screen.line()
     show_flips(screen, document["flips"]["flags"], all_of_them=False)

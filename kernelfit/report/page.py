@@ -71,7 +71,9 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
     step_figures = pick("measured-", "signed-", "residuals")
     bound_figures = pick("bounds")
     host = tables_host.host_words(view)
-    around = (tables_host.front_end(view),) if view["calibration"].get("front_end") else ()
+    known = view["calibration"].get("front_end")
+    around: tuple[Table, ...] = (tables_host.front_end(view),) if known else ()
+    around += (tables_host.coarse(view),) if view["coarse"] else ()
     host_section = Section(
         "host",
         "What the host takes",

@@ -91,6 +91,9 @@ def one_gpu(result: Mapping[str, Any], gpu: str) -> dict[str, Any]:
             if flag.get("gpu", gpu) == gpu and str(flag["pool"]) not in other_pools
         ],
         "kernels": kernels,
+        "coarse": [
+            entry for entry in result.get("coarse") or () if entry.get("gpu") in (None, gpu)
+        ],
         "breakdown": _of(result, "breakdown", gpu),
         "points": _points(_of(result, "points", gpu)),
     }

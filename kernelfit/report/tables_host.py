@@ -123,3 +123,59 @@ def host_words(view: View) -> tuple[str, ...]:
             "not charged."
         )
     return tuple(words)
+
+
+def coarse(view: View) -> Table:
+    """Return the table of what request-level sources say of the host.
+
+    Parameters
+    ----------
+    view : mapping
+        What the report knows of one GPU type.
+
+    Returns
+    -------
+    Table
+        One row a sum of costs.
+    """
+    columns = (
+        Column("Run", short="run"),
+        Column("Seen by", short="seen by"),
+        Column("Sum of", short="sum of"),
+        Column("Value", numeric=True, short="value"),
+        Column("Unit", short="unit"),
+        Column("95 % interval", short="95 % interval"),
+        Column("Verdict", short="verdict"),
+        Column("Requests", numeric=True, short="requests"),
+        Column("Read off", terminal=False),
+    )
+    rows = tuple(
+        _term(source, term)
+        for source in view.get("coarse") or ()
+        for term in source.get("terms") or ()
+    )
+    return Table(
+        "coarse",
+        "What requests alone say of the host",
+        columns,
+        rows,
+        "No request-level source says anything of the host.",
+    )
+
+
+def _term(source: Mapping[str, Any], term: Mapping[str, Any]) -> tuple[Cell, ...]:
+    low, high = term["ci95"]
+    largest = max(abs(term["value"]), abs(low), abs(high))
+    scale = units.scale_for("s", largest)
+    edges = [units.number(edge * scale.factor) for edge in (low, high)]
+    return (
+        Cell(str(source["run"]), str(source["run"]), kind="code"),
+        Cell(str(source["observer"]), str(source["observer"])),
+        Cell(" + ".join(term["parts"])),
+        Cell(units.number(term["value"] * scale.factor), term["value"]),
+        Cell(scale.unit, "s"),
+        Cell(f"[{edges[0]}, {edges[1]}]", low, kind="nowrap"),
+        Cell(str(term["verdict"]), str(term["verdict"]), kind=f"verdict-{term['verdict']}"),
+        Cell(units.count(term["requests"]), term["requests"]),
+        Cell(str(term["basis"])),
+    )

@@ -57,6 +57,27 @@ def host_words(result: Result) -> str:
     return _sections(result, draw, "") if said else ""
 
 
+def coarse_table(result: Result) -> str:
+    """Draw what request-level sources say of the host.
+
+    Parameters
+    ----------
+    result : mapping
+        The result document of a fit.
+
+    Returns
+    -------
+    str
+        One table for the whole result, then what stays unknown; empty without such sources.
+    """
+    sources = list(result.get("coarse") or ())
+    if not sources:
+        return ""
+    lines = [plain(tables_host.coarse({"coarse": sources}))]
+    told = dict.fromkeys(text for source in sources for text in source["unknown"])
+    return "".join([*lines, *(f"unknown: {text}\n" for text in told)])
+
+
 def error_table(result: Result) -> str:
     """Draw the held-out errors beside the baselines, medians in percent.
 
