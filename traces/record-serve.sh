@@ -40,6 +40,9 @@ stop() { # folder of the server's recording: cut it into one run per load
   wait "$server" || true
   "$python" -m kernelfit.record.cut "$1" --out "$out"
   gzip -9 -f "$out"/*/*.jsonl
+  for run in "$out"/*/run.yaml; do # their steps check what was fitted elsewhere
+    grep --quiet '^fit:' "$run" || echo 'fit: host' >>"$run"
+  done
   rm -r "$1"
 }
 

@@ -36,6 +36,8 @@ ADMISSION = ("admission_request_s",)
 FIRST_OUTPUT = ("output_call_s", "output_token_s")
 PREFILL = "prefill step"
 PATH = "client and network"
+WAITING = "waiting in the front end"
+"""What is in a sum where requests met: the front end handles one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,15 @@ def coarse_host(
     inside = np.isfinite(left.queue_s) & np.isfinite(left.prefill_s)
     alone = left.alone() & np.isfinite(left.first_s)
     if np.count_nonzero(inside) >= FEWEST_REQUESTS:
-        terms += _engine(left.take(inside), draws, seed)
+        apart = inside & alone
+        if np.count_nonzero(apart) >= FEWEST_REQUESTS:
+            terms += _engine(left.take(apart), (), draws, seed)
+        else:
+            terms += _engine(left.take(inside), (WAITING,), draws, seed)
+            unknown.append(
+                "too few requests had the server to themselves: what they wait for in the front "
+                "end is in the sum"
+            )
     elif left.prompt.size:
         unknown.append("the time in queue and prefill is not stated with the requests")
         if np.count_nonzero(alone) >= FEWEST_REQUESTS:
@@ -133,7 +143,8 @@ def coarse_host(
         terms += found
         unknown += why
     unknown += _never(terms)
-    dropped = int(np.count_nonzero(~alone)) if left.prompt.size and not inside.any() else 0
+    used_alone = bool(terms) and not any(WAITING in term.parts for term in terms)
+    dropped = int(np.count_nonzero(~alone)) if used_alone or not inside.any() else 0
     if dropped:
         rule = "other requests were served at the same time"
         gates = (*gates, EventGate("met_others", run.run, dropped, rule))
@@ -150,11 +161,13 @@ def _never(terms: Sequence[CoarseTerm]) -> list[str]:
     return told
 
 
-def _engine(run: CoarseRun, draws: int, seed: int) -> list[CoarseTerm]:
+def _engine(run: CoarseRun, also: tuple[str, ...], draws: int, seed: int) -> list[CoarseTerm]:
     left_over = run.first_s - run.arrival_s - run.queue_s - run.prefill_s
     basis = "time to first token less the engine's own queue and prefill, against the prompt"
-    parts = (*ADMISSION, *FIRST_OUTPUT)
-    return _line(run, run.prompt, left_over, parts, ("admission_token_s",), basis, draws, seed)
+    parts = (*ADMISSION, *FIRST_OUTPUT, *also)
+    # Whoever waits, waits for what others' prompts take.
+    slope = ("admission_token_s", *(f"{each}, per token" for each in also))
+    return _line(run, run.prompt, left_over, parts, slope, basis, draws, seed)
 
 
 def _client(run: CoarseRun, kernel: FittedKernel | None, draws: int, seed: int) -> list[CoarseTerm]:
@@ -211,7 +224,7 @@ def _windows(run: CoarseRun, draws: int, seed: int) -> tuple[list[CoarseTerm], l
         return [], ["means alone, without queue and prefill: no part of the host can be told"]
     prompt = np.asarray([row["prompt_tokens"] for row in rows])
     over = np.asarray([row["time_to_first_token"] - row["queue"] - row["prefill"] for row in rows])
-    parts = (*ADMISSION, *FIRST_OUTPUT)
+    parts = (*ADMISSION, *FIRST_OUTPUT, WAITING)
     basis = "means between scrapes: time to first token less queue and prefill"
     if len(rows) < FEWEST_WINDOWS or prompt.max() < 2.0 * prompt.min():
         mean = float(np.mean(over))
@@ -222,8 +235,9 @@ def _windows(run: CoarseRun, draws: int, seed: int) -> tuple[list[CoarseTerm], l
         if not np.isfinite(spread):
             return [], [why, "one interval has no scatter to judge it by"]
         return [_term(run, whole, mean, samples, len(rows), basis)], [why]
-    slope = ("admission_token_s",)
-    return _line(run, prompt, over, parts, slope, basis, draws, seed, block=1), []
+    slope = ("admission_token_s", f"{WAITING}, per token")
+    why = "means do not say which requests met: what they wait for in the front end is in the sum"
+    return _line(run, prompt, over, parts, slope, basis, draws, seed, block=1), [why]
 
 
 class _Pricer:

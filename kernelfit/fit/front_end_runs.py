@@ -22,6 +22,10 @@ WARM_UP_EVENTS = 1
 """First events of each kind and process, which load what the others find loaded."""
 
 
+FEWEST_APART = 30
+"""Events that must be left for those that met others to be dropped."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FrontEndRun:
     """The host work of one run.
@@ -169,9 +173,15 @@ def gate_front_end(run: FrontEndRun) -> tuple[FrontEndRun, tuple[EventGate, ...]
         held = np.flatnonzero((group == name) & usable & ~idle)
         place[held] = np.arange(held.size)
     warm = usable & ~idle & (place < WARM_UP_EVENTS)
+    met = _together(run, group) & usable & ~warm & ~output
+    for kind in (0, 2):
+        # Where work never came alone, together is all that there is.
+        if np.count_nonzero((run.kind == kind) & usable & ~warm & ~met) < FEWEST_APART:
+            met &= run.kind != kind
     dropped = (
         ("events_unusable", ~usable, "no duration above zero, or its counts are missing"),
         ("events_idle", idle, "a call that handled outputs without a new token"),
+        ("events_together", met, "it overlapped another of its kind, and waited for it in part"),
         ("events_warm_up", warm, "the first of its kind in its process"),
     )
     counts = tuple(
@@ -179,4 +189,22 @@ def gate_front_end(run: FrontEndRun) -> tuple[FrontEndRun, tuple[EventGate, ...]
         for name, mask, rule in dropped
         if mask.any()
     )
-    return run.take(usable & ~idle & ~warm), counts
+    return run.take(usable & ~idle & ~warm & ~met), counts
+
+
+def _together(run: FrontEndRun, group: npt.NDArray[np.int64]) -> Bools:
+    """Return which events overlap another of their kind and process.
+
+    One process handles one request at a time: what takes long because others are handled in
+    between is queueing, which is not the event's own work.
+    """
+    out = np.zeros(group.size, dtype=bool)
+    for name in np.unique(group):
+        held = np.flatnonzero((group == name) & np.isfinite(run.start_s + run.duration_s))
+        begin, end = run.start_s[held], run.start_s[held] + run.duration_s[held]
+        if held.size < 2:
+            continue
+        before = np.maximum.accumulate(end)[:-1]
+        out[held[1:]] |= begin[1:] < before
+        out[held[:-1]] |= begin[1:] < end[:-1]
+    return out

@@ -14,8 +14,12 @@ from kernelfit.fit.front_end_evidence import Bin, Linearity
 from kernelfit.fit.steps import Floats
 
 BINS = 8
-FEWEST_EVENTS = 12
+FEWEST_EVENTS = 8
 """Events below which a group is joined to its neighbour."""
+
+WIDEST = 3.0
+"""Ratio of counts beyond which a group is closed early [1]: the longest prompts are few, and
+are where a law that bends is furthest off."""
 
 TOLERATED = 0.1
 """Gap that a law may have in a group before its shape is called wrong [1]."""
@@ -79,7 +83,8 @@ def _groups(count: Floats) -> list[tuple[float, float]]:
     first, held = 0, 0
     for place, number in enumerate(events.tolist()):
         held += number
-        if held >= wanted:
+        wide = values[place] > WIDEST * values[first] and held >= FEWEST_EVENTS
+        if held >= wanted or wide:
             groups.append((float(values[first]), float(values[place])))
             first, held = place + 1, 0
     if held and groups and held < FEWEST_EVENTS:

@@ -41,7 +41,13 @@ class Admission(msgspec.Struct, tag_field="t", tag="admission", gc=False):
     send_ns: Spent = 0
 
     def own_ns(self) -> int:
-        """Return the request's own work in the front end [ns]."""
+        """Return the request's own work in the front end [ns].
+
+        Returns
+        -------
+        int
+            Sum of the parts [ns].
+        """
         tokenize_ns = self.tokenize_ns or 0
         return self.http_ns + self.render_ns + tokenize_ns + self.process_ns + self.send_ns
 
@@ -71,7 +77,13 @@ class Output(msgspec.Struct, tag_field="t", tag="output", gc=False):
     cost_ns: Spent = 0
 
     def own_ns(self) -> int:
-        """Return the call's work from the engine core to the connections [ns]."""
+        """Return the call's work from the engine core to the connections [ns].
+
+        Returns
+        -------
+        int
+            Transport, call, stream and statistics [ns].
+        """
         return self.transport_ns + self.end_ns - self.start_ns + self.stream_ns + self.stats_ns
 
 
@@ -180,7 +192,13 @@ class FrontEndFile:
                 self.recognised += 1
 
     def header_fault(self) -> str | None:
-        """Return what is wrong with the headers; None when nothing is."""
+        """Return what is wrong with the headers; None when nothing is.
+
+        Returns
+        -------
+        str or None
+            The fault in words.
+        """
         if not self.headers:
             return "not a file of the kernelfit recorder: no header row"
         for _, header in self.headers:

@@ -50,7 +50,18 @@ class Span:
         return cls(int(low), int(high or low))
 
     def draw(self, rng: random.Random) -> int:
-        """Return one length of the span [tokens]."""
+        """Return one length of the span [tokens].
+
+        Parameters
+        ----------
+        rng : random.Random
+            Where chance comes from.
+
+        Returns
+        -------
+        int
+            A length, evenly spread over the logarithm [tokens].
+        """
         span: float = (self.high / self.low) ** rng.random()
         return min(self.high, max(self.low, round(self.low * span)))
 

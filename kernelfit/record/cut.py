@@ -85,7 +85,18 @@ def spans(folder: Path) -> dict[str, tuple[list[Path], int, int]]:
 
 
 def moment(row: Row) -> int | None:
-    """Return when a row of the engine or of the front end began [ns]; None for other rows."""
+    """Return when a row of the engine or of the front end began [ns]; None for other rows.
+
+    Parameters
+    ----------
+    row : dict
+        The row.
+
+    Returns
+    -------
+    int or None
+        The moment on the monotonic clock [ns].
+    """
     if row["t"] == "step":
         return int(row["sched_ns"][0])
     value = row.get("arrival_ns", row.get("start_ns"))

@@ -58,7 +58,13 @@ class EventReader:
         return events
 
     def rest(self) -> bytes:
-        """Return what of the body was no event: the answer that refused a request."""
+        """Return what of the body was no event: the answer that refused a request.
+
+        Returns
+        -------
+        bytes
+            The rest of the body.
+        """
         return bytes(self._body)
 
     def _head(self) -> bool:

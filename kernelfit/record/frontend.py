@@ -7,80 +7,16 @@ Lengths and times only; request ids are hashed.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import deque
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
+from kernelfit.record.call import CALL, PARTS, Call, hashed
 from kernelfit.record.facts import cpu_name
 from kernelfit.record.hooks import Recorder
 
 _now = time.monotonic_ns
 _SPANS_KEPT = 4096
-PARTS = ("http_ns", "render_ns", "tokenize_ns", "process_ns", "send_ns")
-
-
-def hashed(request_id: str) -> str:
-    """Return a request id that joins rows and tells nothing else.
-
-    Parameters
-    ----------
-    request_id : str
-        The engine's or the client's id.
-
-    Returns
-    -------
-    str
-        Twelve hexadecimal digits.
-    """
-    return hashlib.blake2b(request_id.encode(), digest_size=6).hexdigest()
-
-
-@dataclass(slots=True)
-class Call:
-    """One request on its way through the front end.
-
-    Attributes
-    ----------
-    arrival_ns : int
-        When the front end learnt of it [ns].
-    client : str or None
-        Hash of the client's own id.
-    since_ns : int or None
-        End of the last part that was timed, where the next one begins [ns].
-    inner_ns : int
-        Work of other parts within the stretch that the server's task is in [ns].
-    rendered, admitted : bool
-        Whether its prompt is known, and whether the engine core has it.
-    parts : dict
-        Own work by part [ns].
-    adding : bool
-        Whether it is being handed to the engine core now.
-    processed : tuple of (int, bool, str) or None
-        Prompt length [tokens], whether it was tokenised here, hashed id.
-    done : list of dict
-        Rows that wait for the response to be closed.
-    """
-
-    arrival_ns: int
-    client: str | None = None
-    since_ns: int | None = None
-    inner_ns: int = 0
-    rendered: bool = False
-    admitted: bool = False
-    parts: dict[str, int] = field(default_factory=dict)
-    adding: bool = False
-    processed: tuple[int, bool, str] | None = None
-    done: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, part: str, spent_ns: int) -> None:
-        """Add own work to a part."""
-        self.parts[part] = self.parts.get(part, 0) + spent_ns
-
-
-CALL: ContextVar[Call | None] = ContextVar("kernelfit_call", default=None)
 
 
 class FrontEnd:
@@ -109,7 +45,13 @@ class FrontEnd:
         self._tokenizer: str | None = None
 
     def put(self, row: dict[str, Any]) -> None:
-        """Queue one row for writing."""
+        """Queue one row for writing.
+
+        Parameters
+        ----------
+        row : dict
+            A row of numbers, strings and lists.
+        """
         if not self._introduced:
             self._introduced = True
             host = {"t": "host", "cpu": cpu_name(), "missing": list(self.missing)}
@@ -117,7 +59,13 @@ class FrontEnd:
         self.recorder.writer("frontend").put(row)
 
     def busy(self, start_ns: int, end_ns: int) -> None:
-        """Note that the event loop worked from one moment to another [ns]."""
+        """Note that the event loop worked from one moment to another [ns].
+
+        Parameters
+        ----------
+        start_ns, end_ns : int
+            Monotonic clock [ns].
+        """
         # What ends later may hold what was noted before: stretches never overlap.
         while self._spans and self._spans[-1][0] >= start_ns:
             self._spans.pop()
@@ -144,7 +92,18 @@ class FrontEnd:
         return total
 
     def own(self, start_ns: int, end_ns: int) -> int:
-        """Return the time between two moments without the loop's other work [ns]."""
+        """Return the time between two moments without the loop's other work [ns].
+
+        Parameters
+        ----------
+        start_ns, end_ns : int
+            Monotonic clock [ns].
+
+        Returns
+        -------
+        int
+            Time [ns]; never negative.
+        """
         return max(0, end_ns - start_ns - self.busy_between(start_ns, end_ns))
 
     # -- admission ------------------------------------------------------------
@@ -301,7 +260,13 @@ class FrontEnd:
         self._open = row
 
     def stats(self, start_ns: int, end_ns: int) -> None:
-        """Add the engine's own statistics to the call that is open [ns]."""
+        """Add the engine's own statistics to the call that is open [ns].
+
+        Parameters
+        ----------
+        start_ns, end_ns : int
+            Monotonic clock [ns].
+        """
         self.busy(start_ns, end_ns)
         if self._open is not None:
             self._open["stats_ns"] = self._open.get("stats_ns", 0) + end_ns - start_ns

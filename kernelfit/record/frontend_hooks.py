@@ -11,8 +11,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from kernelfit.record.call import CALL, Call, hashed
 from kernelfit.record.driven import driven, guarded
-from kernelfit.record.frontend import CALL, Call, FrontEnd, hashed
+from kernelfit.record.frontend import FrontEnd
 
 _now = time.monotonic_ns
 TOKENIZE = "_tokenize_prompt"

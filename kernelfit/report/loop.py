@@ -26,6 +26,7 @@ HOST_WORDS = {
     "all": "all host terms",
     "step": "without the front end",
     "none": "without host terms",
+    "paced": "at the run's own pace",
 }
 STATISTICS = ("mean", "p50", "p90", "p99")
 
@@ -52,6 +53,7 @@ def loop_table(loop: Loop) -> Table:
         Column("Repeated run [%]", numeric=True, short="repeat %"),
         Column("Error without the front end [%]", numeric=True, short="no front end %"),
         Column("Error without host terms [%]", numeric=True, short="no host %"),
+        Column("Error at the run's own pace [%]", numeric=True, short="own pace %"),
     )
     by = {(row["host"], row["latency"], row["statistic"]): row for row in loop["errors"]}
     rows = []
@@ -60,7 +62,7 @@ def loop_table(loop: Loop) -> Table:
             row = by.get(("all", latency, statistic))
             if row is None:
                 continue
-            others = [by.get((host, latency, statistic), {}) for host in ("step", "none")]
+            others = [by.get((host, latency, statistic), {}) for host in ("step", "none", "paced")]
             rows.append(
                 (
                     Cell(words, latency),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kernelfit.kernel.batch import Batch, RequestShape
 from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.validate.closed_loop.replay import kernel_prices, replay
 from kernelfit.validate.closed_loop.requests import Arrival
@@ -44,10 +46,18 @@ def write(path: Path, role: str, rows: list[dict[str, Any]]) -> None:
 
 
 def write_served(
-    folder: Path, kernel: FittedKernel, slower: float = 1.0, gpu: str = "H100-SXM"
+    folder: Path,
+    kernel: FittedKernel,
+    slower: float = 1.0,
+    gpu: str = "H100-SXM",
+    pace: float = 1.0,
 ) -> Path:
-    """Write what a client saw of the trace, served by that kernel; times are stretched."""
-    found = replay(TRACE, kernel_prices(kernel), limits_of(kernel)).latencies
+    """Write what a client saw of the trace, served by that kernel.
+
+    Latencies are stretched by ``slower``, and steps take ``pace`` times their price.
+    """
+    prices = replace(kernel_prices(kernel), pace=lambda _moment: pace)
+    found = replay(TRACE, prices, limits_of(kernel)).latencies
     folder.mkdir(parents=True)
     (folder / "run.yaml").write_text(RUN.format(gpu=gpu), encoding="utf-8")
     rows = []
@@ -61,13 +71,15 @@ def write_served(
         rows.append({**row, "cached": arrival.cached_tokens, "chunks": arrival.output_tokens})
     write(folder / "client-9.jsonl", "client", rows)
     steps, workers = [], []
+    batch = Batch((RequestShape(1, 100, 90),))
+    step_ns = round(pace * kernel.mean_step_time(kernel.totals(batch)) * 1e9)
     for n in range(5):
-        begin = START_NS + n * 20_000_000
+        begin = START_NS + n * 50_000_000
         counts = {"scheduled": [1], "computed": [100], "prompt_len": [90], "cached": [0]}
         times = {"sched_ns": [begin, begin + 10_000], "submit_ns": [begin + 10_000, begin + 20_000]}
-        times["update_ns"] = [begin + 12_000_000, begin + 12_010_000]
+        times["update_ns"] = [begin + step_ns - 10_000, begin + step_ns]
         steps.append({"t": "step", "i": n, "n": 1, **counts, **times})
-        span = [begin + 100_000, begin + 11_900_000]
+        span = [begin + 100_000, begin + step_ns - 50_000]
         workers.append({"t": "worker", "i": n, "rank": 0, "n": 1, "span_ns": span})
     write(folder / "engine-1.jsonl", "engine", steps)
     write(folder / "worker-2.jsonl", "worker", workers)

@@ -39,15 +39,26 @@ def test_a_run_of_the_kernels_own_making_is_met_exactly(place: Path, tmp_path: P
     (loop,) = loops(place, tmp_path, "--closed-loop", place / "runs" / "one")
     assert (loop["requests"], loop["observer"], loop["left_out"]) == (len(TRACE), "client", 0)
     errors = {(r["host"], r["latency"], r["statistic"]): r for r in loop["errors"]}
-    assert len(errors) == 3 * 3 * 4
+    assert len(errors) == 4 * 3 * 4
     for (host, _, _), row in errors.items():
-        if host == "all":
+        if host in ("all", "paced"):
             # Arrivals are written in nanoseconds.
             assert row["error"] == pytest.approx(0.0, abs=1e-5)
         assert row["repeat"] is None
-    # The steps that were written take 12.02 ms; a kernel of priors says something else.
-    assert loop["step_bias"] != pytest.approx(0.0, abs=0.01)
+    assert loop["step_bias"] == pytest.approx(0.0, abs=1e-5)
     assert loop["out_of_domain"] == 0.0
+
+
+def test_a_slow_machine_is_told_from_a_wrong_replay(place: Path, tmp_path: Path) -> None:
+    run = write_served(tmp_path / "runs" / "slow", frozen_kernel(), pace=1.4)
+    (loop,) = loops(place, tmp_path, "--closed-loop", run)
+    assert loop["step_bias"] == pytest.approx(1 / 1.4 - 1, abs=1e-5)
+    by_host = {
+        host: [row["error"] for row in loop["errors"] if row["host"] == host]
+        for host in ("all", "paced")
+    }
+    assert all(error < -0.2 for error in by_host["all"])
+    assert by_host["paced"] == pytest.approx([0.0] * 12, abs=1e-5)
 
 
 def test_runs_of_one_load_are_each_others_repeat(place: Path, tmp_path: Path) -> None:

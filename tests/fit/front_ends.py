@@ -71,7 +71,7 @@ def simulate(
         gpu="planted-gpu",
         scope=scope,
         kind=np.repeat(np.arange(len(KINDS)), sizes),
-        start_s=np.concatenate([np.arange(size) * 1e-2 for size in sizes]),
+        start_s=np.concatenate([np.cumsum(part + 1e-3) - part for part in parts]),
         duration_s=np.concatenate(parts),
         tokens=np.concatenate([tokens, outputs + more, out_tokens]),
         requests=np.concatenate([np.ones(requests), outputs, np.ones(requests)]),

@@ -185,7 +185,8 @@ def scrapes(count: int, lengths: tuple[float, float]) -> CoarseRun:
 
 def test_scrapes_tell_a_slope_only_over_different_prompts() -> None:
     result = coarse_host(scrapes(24, (100.0, 4000.0)), None, draws=60)
-    token = term(result, "admission_token_s")
+    # Means hide which requests met, so waiting may be in them.
+    token = term(result, "admission_token_s", "waiting in the front end, per token")
     assert token.ci95[0] <= TOKEN_S <= token.ci95[1]
     alike = coarse_host(scrapes(24, (900.0, 1100.0)), None, draws=60)
     (whole,) = alike.terms
@@ -212,3 +213,34 @@ def test_a_few_stalls_do_not_tilt_the_line() -> None:
     constant, slope = robust_line(count, seconds)
     assert constant == pytest.approx(1e-3, rel=0.05)
     assert slope == pytest.approx(2e-6, rel=0.02)
+
+
+def test_spans_of_requests_that_met_hold_their_waiting_too() -> None:
+    run = requests()
+    # Everybody arrives at once, and waits in the front end for all that came before.
+    wait = np.cumsum(REQUEST_S + TOKEN_S * run.prompt)
+    crowd = replace(
+        run,
+        arrival_s=np.zeros(run.prompt.size),
+        first_s=run.first_s - run.arrival_s + wait,
+        end_s=run.end_s - run.arrival_s + wait,
+    )
+    result = coarse_host(crowd, None, draws=40)
+    assert all(any("waiting in the front end" in part for part in t.parts) for t in result.terms)
+    assert result.terms[0].value > 10 * (REQUEST_S + OUTPUT_S)
+    assert "admission_token_s: not told from the rest" in result.unknown
+    assert any("in the front end" in text for text in result.unknown)
+    # A few that came alone are enough to go by.
+    apart = np.arange(run.prompt.size) < 60
+    arrival = np.where(apart, run.arrival_s + 1e6, 0.0)
+    mixed = replace(
+        crowd,
+        arrival_s=arrival,
+        first_s=np.where(apart, run.first_s + 1e6, crowd.first_s),
+        end_s=np.where(apart, run.end_s + 1e6, crowd.end_s),
+    )
+    found = coarse_host(mixed, None, draws=40)
+    token = term(found, "admission_token_s")
+    assert token.value == pytest.approx(TOKEN_S, rel=0.1)
+    assert token.requests == 60
+    assert {gate.id: gate.events for gate in found.gates} == {"met_others": 180}

@@ -151,7 +151,8 @@ def test_the_seed_decides_the_draws() -> None:
 def test_a_slower_host_has_coefficients_as_much_slower(factor: float) -> None:
     run = simulate(11, requests=300, calls=600)
     once = by_name(fit(run, draws=20))
-    scaled = by_name(fit(replace(run, duration_s=factor * run.duration_s), draws=20))
+    slower = replace(run, duration_s=factor * run.duration_s, start_s=factor * run.start_s)
+    scaled = by_name(fit(slower, draws=20))
     for name in ("admission_token_s", "output_token_s", "completion_s"):
         assert scaled[name].value == pytest.approx(factor * once[name].value, rel=0.03)
 
@@ -176,6 +177,37 @@ def test_gates_name_and_count_what_they_drop() -> None:
     assert gate_front_end(replace(run, tokens=tokens))[0].tokens.min() == 1.0
 
 
+def test_work_that_waited_for_other_work_is_left_out() -> None:
+    run = simulate(14, requests=100, calls=100)
+    start, duration = run.start_s.copy(), run.duration_s.copy()
+    # Admissions 40 and 41 came at once: the one waited for the other.
+    start[41] = start[40] + 0.5 * duration[40]
+    duration[41] += 0.5 * duration[40]
+    left, counts = gate_front_end(replace(run, start_s=start, duration_s=duration))
+    assert {gate.id: gate.events for gate in counts}["events_together"] == 2
+    assert left.kind.size == 300 - 3 - 2
+    # In two processes neither waited.
+    process = (np.arange(run.kind.size) == 41).astype(np.int64)
+    _, apart = gate_front_end(replace(run, start_s=start, process=process))
+    assert "events_together" not in {gate.id for gate in apart}
+    # Where all came together, that is all there is.
+    crowd = replace(run, start_s=np.zeros(run.kind.size))
+    kept, none = gate_front_end(crowd)
+    assert "events_together" not in {gate.id for gate in none}
+    assert kept.kind.size == 300 - 3
+
+
+def test_a_law_that_bends_only_at_the_longest_prompts_is_told() -> None:
+    run = simulate(15, requests=400)
+    long = (run.kind == 0) & (run.tokens > 15_000)
+    assert 10 < np.count_nonzero(long) < 40
+    duration = np.where(long, 2.5 * run.duration_s, run.duration_s)
+    slow = replace(run, duration_s=duration, start_s=10.0 * run.start_s)
+    shape = fit(slow).rests_on.parts[0].linearity
+    assert not shape.linear
+    assert max(shape.bins, key=lambda each: abs(each.gap)).high > 15_000
+
+
 def test_every_process_warms_up_by_itself() -> None:
     run = simulate(13, requests=50, calls=100)
     process = np.arange(run.kind.size) % 2
@@ -188,7 +220,7 @@ def test_shapes_are_judged_by_stretches() -> None:
     count = np.exp(rng.uniform(0.0, 8.0, 800))
     flat = rng.normal(0.0, 0.1, 800)
     assert linearity("prompt_tokens", count, flat, 1.0, 2).linear
-    bent = flat + 0.2 * (np.log(count) / 8.0 - 0.5) ** 2 * 4
+    bent = flat + 0.4 * (np.log(count) / 8.0 - 0.5) ** 2 * 4
     assert not linearity("prompt_tokens", count, bent, 1.0, 2).linear
     # A gap that is sure but small is no reason to distrust a law.
     slight = flat + 0.03 * (np.log(count) / 8.0 - 0.5)

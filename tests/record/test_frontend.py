@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kernelfit.record import driven, frontend, frontend_hooks
-from kernelfit.record.frontend import FrontEnd, hashed
+from kernelfit.record.call import PARTS, hashed
+from kernelfit.record.frontend import FrontEnd
 from kernelfit.record.frontend_hooks import (
     wrap_accept,
     wrap_engine,
@@ -95,7 +96,7 @@ def test_an_admission_is_the_sum_of_its_parts(recorded: Recorded) -> None:
     assert row["text"] is True
     assert row["client"] == hashed("kf-7")
     assert row["req"] == hashed("cmpl-0")
-    parts = {name: row[name] for name in frontend.PARTS}
+    parts = {name: row[name] for name in PARTS}
     assert parts == {
         "http_ns": HEAD + JSON_BODY + BEFORE_RENDER + AFTER_RENDER,
         "render_ns": RENDER,

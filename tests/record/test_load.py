@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from kernelfit.record import load as driver
 from kernelfit.record.arrivals import Load, Planned, Span, arrivals
+from kernelfit.record.call import hashed
 from kernelfit.record.events import EventReader
-from kernelfit.record.frontend import hashed
 from kernelfit.record.load import Prompts, library_text, main
 from tests.record.fakes import rows_of
 

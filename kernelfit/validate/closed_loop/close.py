@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import bisect
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelfit.kernel.batch import Batch, RequestShape
@@ -13,6 +15,14 @@ from kernelfit.store.scan import RunRecord
 from kernelfit.validate.closed_loop.compare import loop_errors, summary
 from kernelfit.validate.closed_loop.replay import HOST_TERMS, kernel_prices, replay
 from kernelfit.validate.closed_loop.served import limits_of, served_run
+
+PACED = "paced"
+"""All host terms, and steps at the pace of the run itself: no prediction, but what is left of
+the error is the scheduler's and the front end's."""
+
+WINDOW_S = 5.0
+LONGEST_BETWEEN_S = 5e-3
+"""Longest time between two steps that is taken as the engine's work and not as idling [s]."""
 
 
 def close_loop(
@@ -54,6 +64,10 @@ def close_loop(
     times = {host: found.latencies for host, found in replays.items()}
     whole = replays["all"]
     account = step_account(kernel, record)
+    if account.paces:
+        pace = account.pace(served.start_s)
+        paced = replace(kernel_prices(kernel), pace=pace)
+        times[PACED] = replay(served.trace, paced, limits).latencies
     end_s = max((start + time for start, time, _, _ in whole.steps), default=0.0)
     return {
         "run": served.run,
@@ -92,10 +106,38 @@ class StepAccount:
         time with the host's where that is known; None where the run has no such steps.
     out_of_domain : float or None
         Share of the steps that lie outside of what the calibration has seen [1].
+    paces : mapping of int to float
+        By window of ``WINDOW_S``, measured over predicted time [1], from one step's start to
+        the next one's where the engine did not idle between.
     """
 
     bias: float | None
     out_of_domain: float | None
+    paces: Mapping[int, float]
+
+    def pace(self, start_s: float) -> Callable[[float], float]:
+        """Return how much slower than its price the run was at each moment.
+
+        Parameters
+        ----------
+        start_s : float
+            The moment of the run at which the trace begins [s].
+
+        Returns
+        -------
+        callable
+            From a moment of the trace [s] to the ratio of its window [1]; the nearest
+            window's where none of its steps is known.
+        """
+        windows = sorted(self.paces)
+
+        def at(moment_s: float) -> float:
+            here = (start_s + moment_s) // WINDOW_S
+            place = bisect.bisect_left(windows, here)
+            near = windows[max(0, place - 1) : place + 1]
+            return self.paces[min(near, key=lambda window: abs(window - here))]
+
+        return at
 
 
 def step_account(kernel: FittedKernel, record: RunRecord) -> StepAccount:
@@ -122,7 +164,9 @@ def step_account(kernel: FittedKernel, record: RunRecord) -> StepAccount:
         shapes.setdefault((row["engine"], row["step"]), []).append(shape)
     measured = predicted = 0.0
     inside: list[bool] = []
-    for row in record.steps.to_pylist():
+    spent: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    rows = record.steps.sort_by("start_s").to_pylist()
+    for place, row in enumerate(rows):
         batch = shapes.get((row["engine"], row["step"]))
         if batch is None or len(batch) != row["requests"]:
             continue
@@ -130,9 +174,24 @@ def step_account(kernel: FittedKernel, record: RunRecord) -> StepAccount:
         inside.append(kernel.in_domain(totals))
         parts = [row[name] for name in ("duration_s", "schedule_s", "dispatch_s", "update_s")]
         if None not in parts:
-            measured += sum(parts)
-            predicted += kernel.mean_step_time(totals)
+            whole_s, mean_s = sum(parts), kernel.mean_step_time(totals)
+            measured += whole_s
+            predicted += mean_s
+            if row["start_s"] is not None:
+                between_s = _between_s(rows, place, whole_s)
+                window = spent[int(row["start_s"] // WINDOW_S)]
+                window[0] += whole_s + between_s
+                window[1] += mean_s
     return StepAccount(
         predicted / measured - 1.0 if measured > 0.0 else None,
         1.0 - sum(inside) / len(inside) if inside else None,
+        {window: took / price for window, (took, price) in spent.items() if price > 0.0},
     )
+
+
+def _between_s(rows: Sequence[Mapping[str, Any]], place: int, whole_s: float) -> float:
+    """Return the engine's time between a step and the next [s]; 0 where it may have idled."""
+    if place + 1 >= len(rows):
+        return 0.0
+    between = float(rows[place + 1]["start_s"]) - float(rows[place]["start_s"]) - whole_s
+    return between if 0.0 < between < LONGEST_BETWEEN_S else 0.0

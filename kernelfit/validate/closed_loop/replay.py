@@ -22,6 +22,24 @@ from kernelfit.validate.closed_loop.requests import Arrival, Latencies, latencie
 from kernelfit.validate.closed_loop.scheduler import Limits, Running, Scheduler
 
 StepPrice = Callable[[Sequence[RequestShape]], float]
+Pace = Callable[[float], float]
+
+
+def even_pace(_moment_s: float) -> float:
+    """Return the pace of a machine that is as fast at one moment as at another.
+
+    Parameters
+    ----------
+    _moment_s : float
+        Any moment [s].
+
+    Returns
+    -------
+    float
+        1 [1].
+    """
+    return 1.0
+
 
 HOST_TERMS: tuple[str, ...] = ("all", "step", "none")
 """Which host terms a replay charges: all; those of the step but not the front end's; none."""
@@ -37,10 +55,13 @@ class Prices:
         From the requests of a step to its time, host work included [s].
     front_end : FrontEnd
         The front end's work.
+    pace : callable
+        From a moment of the trace [s] to how long a step takes then, over its price [1].
     """
 
     step_s: StepPrice
     front_end: FrontEnd
+    pace: Pace = even_pace
 
 
 def kernel_prices(kernel: FittedKernel, host: str = "all") -> Prices:
@@ -156,7 +177,7 @@ class _Loop:
         if not chosen:
             return
         shapes = [shape for _, shape in chosen]
-        takes_s = self.prices.step_s(shapes)
+        takes_s = self.prices.step_s(shapes) * self.prices.pace(now_s)
         self.steps.append((now_s, takes_s, len(shapes), sum(s.scheduled for s in shapes)))
         self.chosen = chosen
         self.at(now_s + takes_s, _STEPPED)

@@ -34,6 +34,8 @@ class ServedRun:
         The run's name.
     observer : str
         Who saw it: ``client`` or ``engine``.
+    start_s : float
+        When the first arrives, on the run's own clock [s].
     trace : tuple of Arrival
         The requests; the first arrives at 0 s.
     measured : Latencies
@@ -48,6 +50,7 @@ class ServedRun:
 
     run: str
     observer: str
+    start_s: float
     trace: tuple[Arrival, ...]
     measured: Latencies
     unknown: int
@@ -106,6 +109,7 @@ def served_run(record: RunRecord) -> ServedRun:
     return ServedRun(
         record.run_id,
         observer,
+        start_s,
         trace,
         measured,
         table.num_rows - len(rows),
