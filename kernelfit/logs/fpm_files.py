@@ -13,6 +13,7 @@ from kernelfit.documents.columns import ColumnSpec
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.logs.columns import Reject
 from kernelfit.logs.lines import TruncatedFile, read_lines
+from kernelfit.logs.redact import error_shown
 from kernelfit.logs.table_files import CSV_SUFFIXES, RawTable, column_names, read_table
 
 JSON_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -122,7 +123,7 @@ def _json(path: Path) -> RawTable:
                 if record.version != RECORD_VERSION:
                     reason = f"a record of version {record.version}, not {RECORD_VERSION}"
             except msgspec.ValidationError as error:
-                reason = f"not a forward pass record: {error}"
+                reason = f"not a forward pass record: {error_shown(error)}"
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 reason = "not a line of JSON"
             if reason is not None:

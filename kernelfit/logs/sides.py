@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from kernelfit.logs.feed import recorder_files
 from kernelfit.logs.lines import TruncatedFile, read_lines
-from kernelfit.logs.recorder import recorder_files
 
 Counter = tuple[int, int]
 """Wave, and step within it, as data-parallel engines count them."""

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelfit.logs.columns import Ints
-from kernelfit.logs.join import Spans
 
 MAX_LOST_S = 0.5
 """Time that the unfinished end may span [s]. Files are flushed every 0.1 s and a kill loses at
@@ -21,9 +20,7 @@ and those whose GPU events nobody asked for any more."""
 Mask = NDArray[np.bool_]
 
 
-def unfinished(
-    ordinal: Ints, begin_ns: Ints, workers: Sequence[Spans]
-) -> tuple[Mask, tuple[Mask, ...]]:
+def unfinished(last: int, sides: Sequence[tuple[Ints, Ints]]) -> tuple[Mask, ...]:
     """Return the rows at the end of an engine's files that have no counterpart there yet.
 
     Every process writes its own file, so a kill cuts each at another step. What lies behind the
@@ -32,28 +29,24 @@ def unfinished(
 
     Parameters
     ----------
-    ordinal, begin_ns : ndarray of int64, shape (steps,)
-        Ordinal and start [ns] of the engine's steps, in any order.
-    workers : sequence of Spans
-        Its workers.
+    last : int
+        Smallest of the files' largest ordinals; negative where a file has no row, or ends for
+        another reason.
+    sides : sequence of (ndarray of int64, ndarray of int64)
+        Ordinal and start [ns] of the rows of each file, those beyond ``last`` among them.
 
     Returns
     -------
-    tuple of (ndarray of bool, tuple of ndarray of bool)
-        Which steps of the engine, and which rows of every worker; none anywhere when one of
-        the files ends too early for a kill.
+    tuple of ndarray of bool
+        For each file, which of its rows are unfinished; none anywhere when one of the files ends
+        too early for a kill.
     """
-    sides = [(ordinal, begin_ns), *((w.ordinal, w.begin_ns) for w in workers)]
-    none = (
-        np.zeros(ordinal.size, dtype=bool),
-        tuple(np.zeros(w.ordinal.size, dtype=bool) for w in workers),
-    )
-    if not workers or any(numbers.size == 0 for numbers, _ in sides):
+    none = tuple(np.zeros(numbers.size, dtype=bool) for numbers, _ in sides)
+    if last < 0:
         return none
-    last = min(int(numbers.max()) for numbers, _ in sides)
-    behind = [numbers > last for numbers, _ in sides]
+    behind = tuple(numbers > last for numbers, _ in sides)
     for mask, (_, moments) in zip(behind, sides, strict=True):
         late = moments[mask]
         if late.size > MAX_LOST_STEPS and int(np.ptp(late)) > MAX_LOST_S * 1e9:
             return none
-    return behind[0], tuple(behind[1:])
+    return behind

@@ -25,6 +25,7 @@ from kernelfit.logs.columns import (
     warmup_bits,
 )
 from kernelfit.logs.lines import MAX_TEXT_CHARACTERS, TruncatedFile, read_lines
+from kernelfit.logs.redact import value_shown
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.vllm_facts import FACT_LINE, INITIALIZING, facts_of
 from kernelfit.logs.vllm_text import is_header, process_of, unwrap
@@ -209,13 +210,13 @@ def _why(text: str) -> str:
         try:
             number = float(value)
         except ValueError:
-            return f"{name} is not a number (got {value[:40]})"
+            return f"{name} is not a number (got {value_shown(value)})"
         if not np.isfinite(number):
-            return f"{name} is not a finite number (got {value[:40]})"
+            return f"{name} is not a finite number (got {value_shown(value)})"
         if number < 0:
-            return f"{name} is negative (got {value[:40]})"
+            return f"{name} is negative (got {value_shown(value)})"
         if name != "elapsed time" and not value.isdigit():
-            return f"{name} is not a whole number (got {value[:40]})"
+            return f"{name} is not a whole number (got {value_shown(value)})"
     return "the step line is cut or followed by something not understood"
 
 

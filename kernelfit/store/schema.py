@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import Field, fields
+
 import pyarrow as pa
+
+from kernelfit.logs.intervals import Interval
 
 STORE_VERSION = 1
 """Raised when a column changes its meaning; a store of a later version is refused. A
@@ -11,7 +15,15 @@ column that was added later is null in what was written before."""
 VERSION_KEY = b"kernelfit.store.version"
 TABLE_KEY = b"kernelfit.store.table"
 
-TABLES: tuple[str, ...] = ("runs", "steps", "requests", "events")
+TABLES: tuple[str, ...] = (
+    "runs",
+    "steps",
+    "requests",
+    "events",
+    "served",
+    "observed",
+    "intervals",
+)
 
 
 def _schema(table: str, *columns: tuple[str, pa.DataType, bool]) -> pa.Schema:
@@ -46,9 +58,17 @@ RUNS = _schema(
     ("rejected", _INT, False),
     ("recorder_cost_share", _REAL, True),
     ("fit_refused_reason", _TEXT, True),
+    ("startup_json", _TEXT, True),
+    ("source_key", _TEXT, True),
+    ("life", _SMALL, True),
+    ("lives", _SMALL, True),
+    ("parts", _SMALL, True),
 )
 """One row per run. ``source_digest`` covers the log and the documents that describe it;
-``lines_read`` is the sum of the three counts after it."""
+``lines_read`` is the sum of the three counts after it; ``startup_json`` holds what the
+engine printed of its start that the pool has no word for. ``source_key`` tells sources of
+one name apart (a digest of the place, which cannot be read back); a log of an engine that was
+started anew holds several ``lives``, each a run; ``parts`` counts the files of each table."""
 
 STEPS = _schema(
     "steps",
@@ -103,12 +123,76 @@ EVENTS = _schema(
     ("start_s", _REAL, True),
     ("duration_s", _REAL, False),
     ("tokens", _INT, True),
+    ("requests", _SMALL, True),
+    ("process", _SMALL, True),
+    ("request", _INT, True),
 )
-"""Host work of requests outside steps: admission, output token, completion."""
+"""One row per piece of host work outside steps, of the kinds ``admission`` (tokens of the
+prompt), ``output`` (new tokens and request outputs of one call) and ``completion`` (output
+tokens of the request)."""
+
+SERVED = _schema(
+    "served",
+    ("run_id", _TEXT, False),
+    ("request", _INT, False),
+    ("arrival_s", _REAL, True),
+    ("first_token_s", _REAL, True),
+    ("finish_s", _REAL, True),
+    ("prompt_tokens", _INT, True),
+    ("output_tokens", _INT, True),
+    ("cached_tokens", _INT, True),
+    ("chunks", _INT, True),
+    ("queue_s", _REAL, True),
+    ("prefill_s", _REAL, True),
+    ("decode_s", _REAL, True),
+    ("observer", _TEXT, False),
+)
+"""One row per request served, as the ``client`` or the ``engine`` saw it."""
+
+OBSERVED = _schema(
+    "observed",
+    ("run_id", _TEXT, False),
+    ("quantity", _TEXT, False),
+    ("statistic", _TEXT, False),
+    ("value", _REAL, False),
+    ("count", _INT, True),
+    ("window", _INT, True),
+)
+"""One row per statistic that a source publishes in place of single requests."""
+
+_INTERVAL_TEXT = ("graph_mode",)
+_INTERVAL_LIST = ("acceptance_by_position",)
+_INTERVAL_FIRST = ("kind", "line", "engine", "engines")
+
+
+def _interval_column(spec: Field[object]) -> tuple[str, pa.DataType, bool]:
+    if spec.name in _INTERVAL_LIST:
+        return spec.name, pa.list_(pa.field("element", _REAL)), True
+    if spec.name in _INTERVAL_TEXT:
+        return spec.name, _TEXT, True
+    return spec.name, _REAL if "float" in str(spec.type) else _INT, True
+
+
+INTERVALS = _schema(
+    "intervals",
+    ("run_id", _TEXT, False),
+    ("kind", _TEXT, False),
+    ("line", _INT, False),
+    ("engine", _SMALL, True),
+    ("engines", _SMALL, False),
+    *(_interval_column(f) for f in fields(Interval) if f.name not in _INTERVAL_FIRST),
+)
+"""One row per line about a stretch of time (or per entry of a line that holds several)."""
 
 SCHEMAS: dict[str, pa.Schema] = {
     "runs": RUNS,
     "steps": STEPS,
     "requests": REQUESTS,
     "events": EVENTS,
+    "served": SERVED,
+    "observed": OBSERVED,
+    "intervals": INTERVALS,
 }
+
+ADDED_TABLES: frozenset[str] = frozenset(("served", "observed", "intervals"))
+"""Tables that a run written earlier may lack; they are then empty."""

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelfit.logs.join import Spans
 from kernelfit.logs.tail import MAX_LOST_S, MAX_LOST_STEPS, unfinished
 from tests.logs.recording import Recording, adds_up, read
 
@@ -71,17 +70,12 @@ def test_a_row_that_contradicts_itself_is_a_reject_even_at_the_end(tmp_path: Pat
     assert adds_up(run)
 
 
-def spans(numbers: np.ndarray, moments: np.ndarray) -> Spans:
-    """Return a worker's spans at some moments."""
-    nan = np.full(numbers.size, np.nan)
-    return Spans("worker-1.jsonl", 0, numbers, numbers * 0 + 1, moments, moments, nan, nan)
-
-
 def test_the_limits_are_those_stated() -> None:
     def behind(count: int, pause_s: float) -> int:
         numbers = np.arange(20 + count)
         moments = np.round(numbers * pause_s * 1e9).astype(np.int64)
-        mask, _ = unfinished(numbers, moments, [spans(numbers[:20], moments[:20])])
+        mask, other = unfinished(19, [(numbers, moments), (numbers[:20], moments[:20])])
+        assert not other.any()
         return int(np.count_nonzero(mask))
 
     # Few steps in flight may take seconds each; many must fit into what a kill loses.
@@ -92,11 +86,11 @@ def test_the_limits_are_those_stated() -> None:
     assert behind(many, 1.01 * MAX_LOST_S / (many - 1)) == 0
 
 
-def test_a_worker_without_a_single_row_explains_nothing() -> None:
-    numbers, none = np.arange(3), np.empty(0, dtype=np.int64)
-    mask, (other,) = unfinished(numbers, numbers, [spans(none, none)])
-    assert not mask.any()
-    assert not other.any()
+def test_a_worker_without_a_single_row_explains_nothing(tmp_path: Path) -> None:
+    made = recording(3)
+    made.workers[0].clear()
+    (run,) = read(made.write(tmp_path / "run"))
+    assert (run.steps.count, run.unfinished, len(run.rejects)) == (0, 0, 3)
 
 
 @settings(max_examples=40, deadline=None)
