@@ -93,6 +93,8 @@ class EngineJoin:
     def _last_known(self) -> int | None:
         """Return the step behind which nothing is final yet; None where there is no such."""
         ended = [feed.seen for feed in self.feeds if feed.ended]
+        # A compressed file that is damaged was not cut by a kill: the recorder writes plain ones.
+        self._killed &= all(feed.damage is None for feed in self.feeds)
         if not ended or not self._killed:
             return None
         last = unfinished_after(ended, lambda at: [feed.moments_after(at) for feed in self.feeds])

@@ -144,8 +144,10 @@ class Feed(Generic[Columns]):
         ndarray of int64, shape (rows,)
             Monotonic clock [ns], in the file's order.
         """
-        begins = [part.begin_ns[part.ordinal > ordinal] for part in self._parts]
-        return np.concatenate([np.empty(0, dtype=np.int64), *begins])
+        begins: list[Ints] = [np.empty(0, dtype=np.int64)]
+        for part in self._parts:
+            begins.append(part.begin_ns[part.ordinal > ordinal])
+        return np.concatenate(begins)
 
     def take(self, upto: int | None) -> Columns | None:
         """Take rows away, ordinals rising.

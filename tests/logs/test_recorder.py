@@ -345,3 +345,54 @@ def test_no_line_crashes_and_none_is_lost(
     (run,) = read(folder)
     assert run.counts.lines == 12 + len(lines)
     assert adds_up(run)
+
+
+def test_engines_that_look_alike_are_told_apart_by_who_started_the_worker(tmp_path: Path) -> None:
+    # Two replicas with the same batches at the same moments: only the headers tell them apart,
+    # and the data-parallel rank, not the process's number, says which engine is which.
+    folder = tmp_path / "run"
+    for pid, rank, span_ms in ((30, 1, 8.0), (40, 0, 5.0)):
+        made = Recording()
+        for number in range(6):
+            made.step([(1, 100 + number, 50, 0)], span_ms=span_ms)
+        made.write(folder, pid=pid)
+        for role, own in (("engine", pid), ("worker", pid + 1)):
+            path = folder / f"{role}-{own}.jsonl"
+            lines = path.read_text().splitlines()
+            said = header(role) | {"version": 2, "pid": own, "ppid": pid, "dp": rank, "boot": "b"}
+            path.write_text("\n".join([json.dumps(said), *lines[1:]]) + "\n")
+    (run,) = read(folder)
+    assert (run.rejects, run.steps.count) == ((), 12)
+    for engine, span_s in ((0, 5e-3), (1, 8e-3)):
+        np.testing.assert_allclose(run.steps.duration_s[run.steps.engine == engine], span_s)
+    assert adds_up(run)
+
+
+def test_waiting_for_the_engine_is_no_part_of_the_pass(tmp_path: Path) -> None:
+    recording = small()
+    # 10 ms from the first call to the end of the second, 3 ms of them between the calls.
+    recording.workers[0][2]["gap_ns"] = 3 * MS
+    (run,) = read(recording.write(tmp_path / "run"))
+    np.testing.assert_allclose(run.steps.duration_s, [10e-3, 10e-3, 7e-3, 10e-3])
+    # What the pass does not take is the engine's: 13 ms less 1 ms of scheduling.
+    np.testing.assert_allclose(run.steps.dispatch_s, [2e-3, 2e-3, 5e-3, 2e-3])
+
+
+def test_the_recorders_time_in_the_slowest_worker_counts_too(tmp_path: Path) -> None:
+    recording = small(ranks=2)
+    for rank, cost_ns in enumerate((20_000, 30_000)):
+        for row in recording.workers[rank]:
+            row["cost_ns"] = cost_ns
+    (run,) = read(recording.write(tmp_path / "run"))
+    assert run.recorder_cost_share == pytest.approx((10_000 + 30_000) / 10.5e6)
+
+
+def test_dummy_rows_are_recognised_on_both_sides(tmp_path: Path) -> None:
+    folder = small().write(tmp_path / "run")
+    for name in ("engine-10.jsonl", "worker-11.jsonl"):
+        with (folder / name).open("a") as file:
+            dummy = {"t": "dummy", "i": 0, "run_ns": [5, 6], "wave": 1, "counter": 7}
+            file.write(json.dumps(dummy) + "\n")
+    (run,) = read(folder)
+    assert run.rejects == ()
+    assert (run.counts.lines, run.counts.steps, run.counts.recognised) == (14, 4, 10)

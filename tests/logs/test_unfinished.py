@@ -96,9 +96,13 @@ def test_the_limits_are_those_stated() -> None:
     assert paused(MOST_LOST_STEPS + 1, 0.0) == 0
 
 
-def test_a_worker_without_a_single_row_explains_nothing() -> None:
+def test_a_worker_without_a_single_row_explains_nothing(tmp_path: Path) -> None:
     numbers = np.arange(3)
     assert behind(numbers, numbers, 0) == 0
+    made = recording(3)
+    made.workers[0].clear()
+    (run,) = read(made.write(tmp_path / "run"))
+    assert (run.steps.count, run.unfinished, len(run.rejects)) == (0, 0, 3)
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,7 +1,7 @@
 """Run in the engine's own Python: ``vllm`` itself, whichever package it came in.
 
 The CPU build is distributed under a name of its own, and ``vllm serve`` asks for the version of
-``vllm``.
+``vllm``. By the end of that version the engine tells that it was built for a CPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def version(name: str) -> str:
     try:
         return _version(name)
     except importlib.metadata.PackageNotFoundError:
-        return _version(f"{name}-cpu")
+        return _version(f"{name}-cpu") + "+cpu"
 
 
 importlib.metadata.version = version

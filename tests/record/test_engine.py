@@ -82,3 +82,28 @@ def test_the_run_document_is_accepted_as_written(recording: Path) -> None:
         "vocab_size": VOCABULARY,
     }
     assert str(recording.parent) not in json.dumps(facts)
+
+
+def test_the_gpu_clock_uses_torchs_events_as_they_are() -> None:
+    # There is no GPU here, but torch's own class is: its calls must take what the clock gives.
+    code = (
+        "import inspect, torch\n"
+        "event = torch.cuda.Event\n"
+        "inspect.signature(event.__new__).bind(event, enable_timing=True)\n"
+        "inspect.signature(event.record).bind(object())\n"
+        "inspect.signature(event.query).bind(object())\n"
+        "inspect.signature(event.elapsed_time).bind(object(), object())\n"
+        "from types import SimpleNamespace\n"
+        "from kernelfit.record.gpu import gpu_clock\n"
+        "worker = SimpleNamespace(device=torch.device('cuda'))\n"
+        "assert gpu_clock(worker) is None or torch.cuda.is_available()\n"
+        "print('bound')\n"
+    )
+    done = subprocess.run(
+        [engine_python(), "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout == "bound\n", done.stderr

@@ -111,7 +111,8 @@ def test_a_mode(mode: str, tmp_path: Path) -> None:
         assert sum(row["sampled"] for row in rows) >= sum(r["output"] for r in requests)
         if "async" not in mode:
             assert sum(row["sampled"] for row in rows) == sum(r["output"] for r in requests)
-    assert any(hit > 0 for row in rows for hit in row["cached"]) or mode in ("spec", "preempt")
+    if not mode.startswith(("spec", "preempt")):  # the others have prompts that begin alike
+        assert any(hit > 0 for row in rows for hit in row["cached"])
     for check in MORE.get(mode, ()):
         check(rows)
     report = ingest_paths(
