@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from kernelfit.documents.columns import ColumnSpec
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.documents.yamldoc import load_yaml
 from kernelfit.logs.columns import MAX_TOKENS, Floats, Ints, Reject
+from kernelfit.logs.lines import read_lines
 from kernelfit.logs.redact import value_shown
-from kernelfit.logs.table_files import RawTable, column_names, read_table
+from kernelfit.logs.table_files import RawTable, read_table
 from kernelfit.logs.table_rows import TableRows
 
 CHUNKS_SUFFIX = ".itl.csv"
@@ -190,8 +192,7 @@ def read_trace(path: Path) -> Trace:
         message = f"the requests of the trace are missing: {beside.name} must stand beside it"
         raise InputError([Problem(str(path), None, None, message)])
     raw = read_table(path, CHUNK_COLUMNS, quoted=False)
-    wanted = [*REQUEST_COLUMNS, *(n for n in _OPTIONAL if n in column_names(beside))]
-    asked = read_table(beside, wanted)
+    asked, wanted = _asked(beside)
     lengths = {n: ColumnSpec(n, "tokens") for n in ("input_tokens", "output_tokens")}
     rows = TableRows(asked, {**lengths, "send_time_us": ColumnSpec("send_time_us", "us")})
     prompt, output = rows.counts("input_tokens"), rows.counts("output_tokens")
@@ -209,7 +210,6 @@ def read_trace(path: Path) -> Trace:
         usable &= _text_is(asked, "streaming", ("true", "1"))
     bad = list(rows.reasons)
     usable[bad] = False
-    send_us[bad] = np.nan
     rejects = [Reject(beside.name, asked.lines[p], why, "") for p, why in rows.reasons.items()]
     chunks = TableRows(
         raw,
@@ -239,6 +239,43 @@ def read_trace(path: Path) -> Trace:
         (*raw.rejects, *asked.rejects, *rejects),
         lines,
     )
+
+
+def _asked(path: Path) -> tuple[RawTable, list[str]]:
+    """Read the requests line by line: an error message may hold a quote that never ends."""
+    cells: list[list[str | None]] = []
+    lines: list[int] = []
+    rejects: list[Reject] = []
+    names: list[str] = []
+    known = 0
+    for number, line in read_lines(path):
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        try:
+            row = next(csv.reader([text]), []) if text.strip() else []
+        except csv.Error:
+            row = [""]
+        if not names:
+            names, known = row, known + 1
+        elif not row:
+            known += 1
+        elif len(row) != len(names):
+            reason = f"{len(row)} fields where the header has {len(names)}"
+            rejects.append(Reject(path.name, number, reason, ""))
+        else:
+            lines.append(number)
+            cells.append([cell or None for cell in row])
+    missing = [name for name in REQUEST_COLUMNS if name not in names]
+    if missing:
+        message = f"the requests have no column {', '.join(missing)}"
+        raise InputError([Problem(str(path), 1 if names else None, None, message)])
+    wanted = [*REQUEST_COLUMNS, *(name for name in _OPTIONAL if name in names)]
+    table = pa.table(
+        {
+            name: pa.chunked_array([pa.array([row[at] for row in cells], type=pa.string())])
+            for name, at in ((name, names.index(name)) for name in wanted)
+        }
+    )
+    return RawTable(table, tuple(lines), tuple(rejects), known), wanted
 
 
 def _text_is(raw: RawTable, name: str, words: tuple[str, ...]) -> NDArray[np.bool_]:

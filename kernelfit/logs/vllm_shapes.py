@@ -197,7 +197,8 @@ class Shape:
         head = line[: body.start()] + b"Iteration("
         tail = b" ms" if body.group("kv") is None else b"%"
         tail += line[body.end() :]
-        if max(len(head), len(tail)) > _MOST_PIECE_BYTES or b"\0" in line:
+        unread = b"KV cache usage" in tail  # a share that is printed in another way
+        if max(len(head), len(tail)) > _MOST_PIECE_BYTES or b"\0" in line or unread:
             return None
         last = b" ms" + body.group("kv") if body.group("kv") is not None else b""
         key = (_STAMP.sub(b"#", head), last, _STAMP.sub(b"#", tail))

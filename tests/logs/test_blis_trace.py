@@ -286,6 +286,8 @@ def test_damage_never_crashes_and_loses_no_line(
         run = read(path, **PLAIN)
     except InputError:
         return
-    names = ("trace.csv", "trace.itl.csv")
-    total = sum(len(path.with_name(n).read_bytes().splitlines()) for n in names)
-    assert abs(run.counts.lines - total) <= sum("\x00" in t or "\x85" in t for *_, t in damage) + 2
+    total = 0
+    for name in ("trace.csv", "trace.itl.csv"):
+        data = path.with_name(name).read_bytes()
+        total += data.count(b"\n") + (not data.endswith(b"\n"))
+    assert run.counts.lines == total
