@@ -46,9 +46,9 @@ from kernelfit.logs.columns import (
     Reject,
     Requests,
     make_steps,
-    mark_bit,
 )
 from kernelfit.logs.coverage import Coverage, LogForm, TimingRule
+from kernelfit.logs.marks import mark_bit
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.totals import request_totals
 

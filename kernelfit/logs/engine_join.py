@@ -7,17 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelfit.logs.columns import (
-    UNKNOWN,
-    Floats,
-    Ints,
-    Requests,
-    Steps,
-    make_steps,
-    mark_bit,
-)
+from kernelfit.logs.columns import UNKNOWN, Floats, Ints, Requests, Steps, make_steps
 from kernelfit.logs.feed import Feed
 from kernelfit.logs.join import Joined, Slip, Spans, join_spans
+from kernelfit.logs.marks import mark_bit
 from kernelfit.logs.row_columns import StepColumns, WorkerColumns
 from kernelfit.logs.stream import Piece
 from kernelfit.logs.totals import request_totals

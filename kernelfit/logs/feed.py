@@ -145,8 +145,7 @@ class Feed(Generic[Columns]):
             Monotonic clock [ns], in the file's order.
         """
         begins: list[Ints] = [np.empty(0, dtype=np.int64)]
-        for part in self._parts:
-            begins.append(part.begin_ns[part.ordinal > ordinal])
+        begins += [part.begin_ns[part.ordinal > ordinal] for part in self._parts]
         return np.concatenate(begins)
 
     def take(self, upto: int | None) -> Columns | None:

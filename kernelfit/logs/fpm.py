@@ -48,10 +48,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelfit.documents.runs import RunFacts
-from kernelfit.logs.columns import TIMINGS, UNKNOWN, Ints, ParsedRun, mark_bit
+from kernelfit.logs.columns import TIMINGS, UNKNOWN, Ints, ParsedRun
 from kernelfit.logs.coverage import Coverage, LogForm, TimingRule
 from kernelfit.logs.fpm_facts import facts_files, stated_facts
 from kernelfit.logs.fpm_files import COUNTS, SEGMENT, STREAM, VARIANCE, read_fpm
+from kernelfit.logs.marks import mark_bit
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.table_rows import Bools, TableRows, aggregated_columns
 from kernelfit.logs.table_run import assembled

@@ -9,19 +9,13 @@ from pathlib import Path
 
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.documents.runs import RunFacts
-from kernelfit.logs.columns import (
-    Counts,
-    ParsedRun,
-    Requests,
-    Steps,
-    make_steps,
-    warmup_bits,
-)
+from kernelfit.logs.columns import Counts, ParsedRun, Requests, Steps, make_steps
 from kernelfit.logs.engine_join import CHUNK_REQUESTS, CHUNK_STEPS, REORDER_STEPS, EngineJoin
 from kernelfit.logs.feed import Feed, recorder_files
 from kernelfit.logs.frontend import HostSide, front_end_files, read_host_side
 from kernelfit.logs.joined import joined_steps
 from kernelfit.logs.lines import CODECS
+from kernelfit.logs.marks import warmup_bits
 from kernelfit.logs.row_columns import StepColumns, WorkerColumns
 from kernelfit.logs.rows import FORMAT_NAME
 from kernelfit.logs.source import RunSource

@@ -15,9 +15,8 @@ from kernelfit.logs.columns import (
     Reject,
     Requests,
     make_steps,
-    mark_bit,
-    warmup_bits,
 )
+from kernelfit.logs.marks import mark_bit, warmup_bits
 from kernelfit.logs.table_rows import Bools, TableRows
 
 Columns = dict[str, NDArray[np.generic]]

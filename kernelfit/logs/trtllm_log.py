@@ -30,17 +30,9 @@ import numpy as np
 
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.documents.runs import RunFacts
-from kernelfit.logs.columns import (
-    MAX_TOKENS,
-    UNKNOWN,
-    Ints,
-    ParsedRun,
-    Requests,
-    make_steps,
-    mark_bit,
-    warmup_bits,
-)
+from kernelfit.logs.columns import MAX_TOKENS, UNKNOWN, Ints, ParsedRun, Requests, make_steps
 from kernelfit.logs.coverage import Coverage, LogForm, TimingRule
+from kernelfit.logs.marks import mark_bit, warmup_bits
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.stamps import stamp_s, went_back
 from kernelfit.logs.tally import MAX_LINE_BYTES, Tally, log_lines

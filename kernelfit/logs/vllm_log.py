@@ -13,16 +13,8 @@ import numpy as np
 
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.documents.runs import RunFacts
-from kernelfit.logs.columns import (
-    UNKNOWN,
-    Ints,
-    ParsedRun,
-    Requests,
-    Steps,
-    make_steps,
-    mark_bit,
-    warmup_bits,
-)
+from kernelfit.logs.columns import UNKNOWN, Ints, ParsedRun, Requests, Steps, make_steps
+from kernelfit.logs.marks import mark_bit, warmup_bits
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.vllm_coverage import COVERAGE
 from kernelfit.logs.vllm_lives import Life

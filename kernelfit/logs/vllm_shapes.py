@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelfit.logs.columns import Floats, Ints
-from kernelfit.logs.stamps import stamp_s
+from kernelfit.logs.stamps import STAMP, stamp_s, stamps_s
 from kernelfit.logs.vllm_lines import Printed
 from kernelfit.logs.vllm_rows import STAMP_KINDS, Rows
 
@@ -32,10 +32,6 @@ MARGIN_BYTES = 2048
 """Bytes that stand after the lines of a block, so that nothing is ever read beyond it."""
 
 _MOST_PIECE_BYTES = 512
-_STAMP = re.compile(
-    rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|(?<!\d)\d\d-\d\d \d\d:\d\d:\d\d"
-    rb"|\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d|(?<![\d:])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-)
 _BODY = re.compile(
     rb"Iteration\(\d{1,7}\): \d{1,7} context requests, \d{1,7} context tokens, "
     rb"\d{1,7} generation requests, \d{1,7} generation tokens, "
@@ -82,7 +78,7 @@ class _Piece:
     def of(text: bytes) -> _Piece:
         piece = _Piece(len(text))
         at = 0
-        for stamp in _STAMP.finditer(text):
+        for stamp in STAMP.finditer(text):
             if stamp.start() > at:
                 piece.texts.append((at, text[at : stamp.start()]))
             piece.stamps.append((stamp.start(), stamp.end() - stamp.start()))
@@ -201,7 +197,7 @@ class Shape:
         if max(len(head), len(tail)) > _MOST_PIECE_BYTES or b"\0" in line or unread:
             return None
         last = b" ms" + body.group("kv") if body.group("kv") is not None else b""
-        key = (_STAMP.sub(b"#", head), last, _STAMP.sub(b"#", tail))
+        key = (STAMP.sub(b"#", head), last, STAMP.sub(b"#", tail))
         piece = _Piece.of(head)
         pid = -1 if printed.pid is None else printed.pid
         return Shape(
@@ -259,7 +255,7 @@ class Shape:
         when = np.full((lines.size, 2), np.nan)
         for piece, base in ((self.head, begin), (self.tail, at)):
             for stamp in piece.stamps:
-                sound, read = _stamps(_gather(block, base + stamp[0], stamp[1], "S"))
+                sound, read = stamps_s(_gather(block, base + stamp[0], stamp[1], "S"))
                 good &= sound
                 if piece is self.head and stamp == self.stamp:
                     when = read
@@ -313,29 +309,6 @@ def _stamp_of(head: bytes, piece: _Piece) -> tuple[int, int] | None:
         if stamp_s(head[offset : offset + size].decode()) == wanted:
             return offset, size
     return None
-
-
-def _changes(stamps: NDArray[np.generic]) -> Ints:
-    """Return the first of every stretch of equal stamps."""
-    if not stamps.size:
-        return np.empty(0, dtype=np.int64)
-    return np.flatnonzero(np.concatenate([np.ones(1, bool), stamps[1:] != stamps[:-1]]))
-
-
-def _stamps(stamps: NDArray[np.generic]) -> tuple[Bools, Floats]:
-    """Return which stamps are sound, and all as seconds and periods."""
-    first = _changes(stamps)
-    texts = stamps[first].tolist()
-    sound = [_STAMP.fullmatch(text) is not None for text in texts]
-    read = [
-        stamp_s(text.decode()) if fine else None for text, fine in zip(texts, sound, strict=True)
-    ]
-    lengths = np.diff(np.append(first, stamps.size))
-    seconds = np.array([(np.nan, np.nan) if pair is None else pair for pair in read])
-    return (
-        np.repeat(np.array(sound, dtype=bool), lengths),
-        np.repeat(seconds.reshape(-1, 2), lengths, axis=0),
-    )
 
 
 class Shapes:

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelfit.logs.columns import UNKNOWN, ParsedRun, mark_names
+from kernelfit.logs.columns import UNKNOWN, ParsedRun
+from kernelfit.logs.marks import mark_names
 from kernelfit.logs.registry import coverages, readers
 from kernelfit.logs.source import RunSource
 from tests.logs.forms import Form, all_forms
