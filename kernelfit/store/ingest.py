@@ -290,7 +290,11 @@ def _name(work: Sequence[_Work], records: Sequence[RunRecord]) -> None:
     for item in work:
         source = item.task.source
         base = source.run_id
-        if wanted.count(base) > 1:
+        earlier = [r.run_id for r in item.stale if int(r.row.get("life") or 1) == 1]
+        if earlier:
+            # A log that changed keeps its name.
+            base = min(earlier)
+        elif wanted.count(base) > 1:
             base = safe_id(f"{source.path.resolve().parent.name}-{base}")
         if _is_taken(base, taken):
             # Another log has the name: the digest tells them apart.

@@ -152,7 +152,7 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path, calib: Path) -> None:
     (table / "a.csv").write_text("a\n1\n")
     out.mkdir()
     with staging(out) as staged:
-        with pytest.raises(InputError, match="cannot be followed.*allowed kernelfit, vllm-log"):
+        with pytest.raises(InputError, match=r"cannot be followed.*allowed kernelfit, vllm-log"):
             follower(table, out, staged, calib)
         with pytest.raises(InputError, match=r"several engines.*got 2"):
             follower(folder, out, staged, calib).poll()
