@@ -15,7 +15,7 @@ from kernelfit.documents.problems import InputError, Problem
 from kernelfit.logs.registry import readers
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.stream import Piece
-from kernelfit.logs.tail import FOLLOWED, Followed, FollowedRecording, FollowedText, Rotated
+from kernelfit.logs.growing import FOLLOWED, Followed, FollowedRecording, FollowedText, Rotated
 from kernelfit.store.commit import committing, put_in_place, sync
 from kernelfit.store.facts import Documents
 from kernelfit.store.ingest import source_key

@@ -15,7 +15,7 @@ import pytest
 
 from kernelfit.documents.problems import InputError
 from kernelfit.logs.discover import discover
-from kernelfit.logs.tail import MARGIN_STEPS
+from kernelfit.logs.growing import MARGIN_STEPS
 from kernelfit.store.commit import staging
 from kernelfit.store.follow import Follower
 from kernelfit.store.ingest import ingest_paths
