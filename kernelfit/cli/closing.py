@@ -48,14 +48,12 @@ def close(
     int
         Exit status.
     """
-    from kernelfit.cli.ingesting import read_logs, stored_runs
+    from kernelfit.cli.ingesting import Reading, read_logs, stored_runs
     from kernelfit.cli.places import calib_folder
     from kernelfit.validate.closed_loop.close import close_loop
     from kernelfit.validate.closed_loop.served import repeats_of
 
-    ingested = read_logs(
-        screen, list(runs), out, overrides={}, calib=calib_folder(calib), dry_run=False
-    )
+    ingested = read_logs(screen, list(runs), out, Reading({}, calib_folder(calib)))
     records = stored_runs(out, ingested)
     kernel_for = _Pricer(source)
     loops = []

@@ -268,7 +268,7 @@ def gated_runs(screen: Screen, sources: Sequence[Path], calib: Path | None) -> t
     InputError
         With the problems of all inputs.
     """
-    from kernelfit.cli.ingesting import read_logs, stored_runs
+    from kernelfit.cli.ingesting import Reading, read_logs, stored_runs
     from kernelfit.cli.places import calib_folder
     from kernelfit.documents.chips import find_chip
     from kernelfit.fit.gates import apply_gates, with_copies, with_probe_reference
@@ -276,7 +276,7 @@ def gated_runs(screen: Screen, sources: Sequence[Path], calib: Path | None) -> t
 
     folder = calib_folder(calib)
     with tempfile.TemporaryDirectory() as work:
-        ingested = read_logs(screen, sources, Path(work), overrides={}, calib=folder, dry_run=False)
+        ingested = read_logs(screen, sources, Path(work), Reading({}, folder))
         records = stored_runs(Path(work), ingested)
         names = {record.gpu for record in records if record.gpu is not None}
         chips = {name: find_chip(name, folder / "chips") for name in sorted(names)}

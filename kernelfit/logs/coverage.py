@@ -81,6 +81,15 @@ class Coverage:
     timing: tuple[TimingRule, ...]
 
 
+_SERVED = TimingRule(
+    "any",
+    "any",
+    "seen by the client or the front end",
+    "request",
+    False,
+    "whole requests: they hold no step",
+)
+
 OWN_COVERAGES: dict[str, Coverage] = {
     "kernelfit": Coverage(
         "kernelfit",
@@ -149,6 +158,69 @@ OWN_COVERAGES: dict[str, Coverage] = {
                 "the document must say; `wait` and `dispatch` are refused",
             ),
         ),
+    ),
+    "vllm-bench-serve": Coverage(
+        "vllm-bench-serve",
+        "result of `vllm bench serve --save-result`",
+        (
+            LogForm(
+                "statistics",
+                "vllm",
+                "0.10-0.33",
+                "requests",
+                "observed statistics of the whole run",
+            ),
+            LogForm(
+                "detailed",
+                "vllm",
+                "0.10-0.33",
+                "requests",
+                "the lists of `--save-detailed`, an entry a request",
+            ),
+        ),
+        (_SERVED,),
+    ),
+    "vllm-bench-latency": Coverage(
+        "vllm-bench-latency",
+        "result of `vllm bench latency`",
+        (LogForm("latencies", "vllm", "0.10-0.33", "requests", "seconds per batch"),),
+        (_SERVED,),
+    ),
+    "guidellm": Coverage(
+        "guidellm",
+        "`benchmarks.json` of guidellm 0.8",
+        (LogForm("benchmark", "any", "any", "requests", "a benchmark with its requests"),),
+        (_SERVED,),
+    ),
+    "inference-perf": Coverage(
+        "inference-perf",
+        "`per_request_lifecycle_metrics.json` of inference-perf 0.7",
+        (LogForm("request", "any", "any", "requests", "a request with the time of every chunk"),),
+        (_SERVED,),
+    ),
+    "prometheus": Coverage(
+        "prometheus",
+        "scrapes of vLLM's `/metrics`, at least two",
+        (
+            LogForm(
+                "scrape",
+                "vllm",
+                "0.10-0.33",
+                "requests",
+                "counters and histograms between two scrapes",
+            ),
+        ),
+        (_SERVED,),
+    ),
+    "otel-requests": Coverage(
+        "otel-requests",
+        "JSON lines of vLLM's span `llm_request`",
+        (
+            LogForm(
+                "span", "vllm", "0.10-0.33", "requests", "a request with its token counts and times"
+            ),
+        ),
+        (_SERVED,),
     ),
 }
 """Readers whose coverage stands here, because their forms are the project's own words."""

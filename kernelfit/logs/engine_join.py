@@ -57,7 +57,7 @@ class EngineJoin:
         self.number = number
         self.engine = engine
         self.workers = tuple(workers)
-        self.on_gpu = tuple(on_gpu)
+        self.on_gpu = list(on_gpu)
         self.recognised = 0
         self.unfinished = 0
         self._engine_cost_ns = 0
@@ -83,9 +83,9 @@ class EngineJoin:
         """Sum of the durations of the steps that were kept [s]."""
         return self._busy_ps * 1e-12
 
-    def _last_known(self) -> int | None:
+    def _last_known(self, *, at_end: bool) -> int | None:
         """Return the step behind which nothing is final yet; None where there is no such."""
-        ended = [feed.seen for feed in self.feeds if feed.ended]
+        ended = [f.seen for f in self.feeds if at_end or (f.ended and not f.grows)]
         # A compressed file that is damaged was not cut by a kill: the recorder writes plain ones.
         self._killed &= all(feed.damage is None for feed in self.feeds)
         if not ended or not self._killed:
@@ -93,6 +93,17 @@ class EngineJoin:
         last = unfinished_after(ended, lambda at: [feed.moments_after(at) for feed in self.feeds])
         self._killed = last is not None
         return last
+
+    def add_worker(self, worker: Feed[WorkerColumns]) -> None:
+        """Take up a worker; possible until the first steps are joined.
+
+        Parameters
+        ----------
+        worker : Feed
+            The worker's file.
+        """
+        self.workers = (*self.workers, worker)
+        self.on_gpu.append(False)
 
     def join(self, upto: int | None) -> Piece:
         """Join what has come in.
@@ -114,14 +125,15 @@ class EngineJoin:
         Disordered
             When a row belongs before one that was joined already.
         """
-        last = self._last_known()
-        at_end = all(feed.ended for feed in self.feeds)
-        if last is not None and not at_end:
-            upto = last if upto is None else min(upto, last)
-            last = None
+        last = self._last_known(at_end=upto is None)
+        if last is not None and upto is not None:
+            upto, last = min(upto, last), None
         rows = self.engine.take(upto)
         calls = [worker.take(upto) for worker in self.workers]
         steps, requests = make_steps(0, {}), Requests.none()
+        for place, call in enumerate(calls):
+            if call is not None:
+                self.on_gpu[place] |= bool(np.isfinite(call.gpu_s).any())
         spans = [
             _spans(feed, on_gpu, call)
             for feed, on_gpu, call in zip(self.workers, self.on_gpu, calls, strict=True)
@@ -143,8 +155,6 @@ class EngineJoin:
         else:
             used = tuple(np.zeros(span.ordinal.size, dtype=bool) for span in spans)
         self._unused(calls, used, last)
-        if at_end:
-            self._damages()
         rejects = []
         for feed in self.feeds:
             rejects += feed.rejected()
@@ -223,14 +233,23 @@ class EngineJoin:
     def _lose(self, name: str, rows: int) -> None:
         self._lost[name] = self._lost.get(name, 0) + rows
 
-    def _damages(self) -> None:
-        """Reject the ends of damaged files, each once, saying what was lost with them."""
+    def damages(self) -> Piece:
+        """Reject the ends of damaged files, each once, saying what was lost with them.
+
+        Returns
+        -------
+        Piece
+            Without steps.
+        """
+        rejects = []
         for feed in self.feeds:
             if feed.damage is not None:
                 reason = f"the compressed file ends early or is damaged: {feed.damage}"
                 if lost := self._lost.get(feed.name, 0):
                     reason += f"; {lost} later rows of the other files have no partner in it"
                 feed.reject(feed.lines, reason)
+            rejects += feed.rejected()
+        return Piece(make_steps(0, {}), Requests.none(), tuple(rejects))
 
 
 def _spans(feed: Feed[WorkerColumns], on_gpu: bool, rows: WorkerColumns | None) -> Spans:

@@ -34,11 +34,16 @@ class Feed(Generic[Columns]):
         ``engine`` or ``worker``.
     blocks : iterator of (int, bytes), optional
         Stretches of the file; without it the file is read from its beginning to its end.
+    late : bool
+        Whether a row that belongs before one that was taken is rejected, because what was
+        taken cannot be had back.
 
     Attributes
     ----------
     seen : int
         Largest ordinal so far; -1 before the first.
+    grows : bool
+        Whether lines may follow where the file ends now.
     ended : bool
         Whether the last line was read.
     damage : str or None
@@ -56,7 +61,12 @@ class Feed(Generic[Columns]):
     """
 
     def __init__(
-        self, path: Path, role: str, blocks: Iterator[tuple[int, bytes]] | None = None
+        self,
+        path: Path,
+        role: str,
+        blocks: Iterator[tuple[int, bytes]] | None = None,
+        *,
+        late: bool = False,
     ) -> None:
         self.path = path
         self.role = role
@@ -75,6 +85,7 @@ class Feed(Generic[Columns]):
         self._held: deque[Block] = deque()
         self._split: tuple[int, list[bytes]] = (0, [])
         self._taken = -1
+        self.grows = late
 
     @property
     def name(self) -> str:
@@ -174,7 +185,12 @@ class Feed(Generic[Columns]):
             # Of equal ordinals the first row stays in front.
             rows = rows.take(np.argsort(rows.ordinal, kind="stable"))
         if int(rows.ordinal[0]) <= self._taken:
-            raise Disordered
+            if not self.grows:
+                raise Disordered
+            begin = int(np.searchsorted(rows.ordinal, self._taken, side="right"))
+            for line in rows.line[:begin].tolist():
+                self.reject(line, "it came after later steps had been stored")
+            rows = rows.part(begin, rows.count)
         end = rows.count
         if upto is not None:
             end = int(np.searchsorted(rows.ordinal, upto, side="right"))

@@ -78,6 +78,17 @@ class HostSide:
     cpu: str | None = None
     tokenizer: str | None = None
 
+    @staticmethod
+    def none() -> HostSide:
+        """Return the host's side of a recording that has none.
+
+        Returns
+        -------
+        HostSide
+            Empty.
+        """
+        return HostSide(Events.none(), Served.none(), (), 0, 0, ())
+
     def within(self, first_ns: int, last_ns: int) -> HostSide:
         """Return what began in a span of time, without the account of lines.
 

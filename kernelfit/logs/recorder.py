@@ -207,10 +207,10 @@ class RecordedRun:
     @property
     def head(self) -> ParsedRun:
         """What is known before the first piece, as ``PiecewiseRun.head``."""
-        return self._parsed(share=None)
+        return self.summary()
 
     def pieces(self) -> Iterator[Piece]:
-        """Read the run; yields and errors as ``PiecewiseRun.pieces``."""
+        """Read the run; parameters and errors as ``PiecewiseRun.pieces``."""
         self._rejected += len(self._host.rejects)
         yield Piece(make_steps(0, {}), Requests.none(), self._host.rejects)
         for join in self._joins:
@@ -224,37 +224,64 @@ class RecordedRun:
                 yield piece
 
     def summary(self) -> ParsedRun:
-        """Return everything else, as ``PiecewiseRun.summary``."""
-        busy_s = sum(join.busy_s for join in self._joins)
-        cost_s = sum(join.cost_s for join in self._joins)
-        return self._parsed(share=cost_s / busy_s if busy_s > 0 else None)
+        """Return everything else; parameters and returns as ``PiecewiseRun.summary``."""
+        return recorded(self._joins, self._orphans, self._host, self._steps, self._rejected)
 
-    def _parsed(self, share: float | None) -> ParsedRun:
-        feeds = [*(feed for join in self._joins for feed in join.feeds), *self._orphans]
-        recognised = sum(f.recognised for f in feeds) + sum(j.recognised for j in self._joins)
-        recognised += self._host.recognised
-        lines = sum(f.lines for f in feeds) + self._host.lines
-        versions = {h.engine_version for f in feeds for _, h in f.headers if h.engine_version}
-        stated: dict[str, object] = {"engine": "vllm", "reader": FORMAT_NAME}
-        if len(versions) == 1:
-            stated["engine_version"] = versions.pop()
-        return ParsedRun(
-            steps=make_steps(0, {}),
-            requests=Requests.none(),
-            rejects=(),
-            counts=Counts(lines, self._steps, recognised, self._rejected),
-            timing="device",
-            clock="monotonic clock of the engine's machine",
-            composition="per_request",
-            stated=stated,
-            recorder_cost_share=share,
-            fit_refused_reason=_refusal(share),
-            events=self._host.events,
-            served=self._host.served,
-            host_cpu=self._host.cpu,
-            tokenizer=self._host.tokenizer,
-            unfinished=sum(f.cut for f in feeds) + sum(j.unfinished for j in self._joins),
-        )
+
+def recorded(
+    joins: Sequence[EngineJoin],
+    orphans: Sequence[Feed[WorkerColumns]],
+    host: HostSide,
+    steps: int,
+    rejected: int,
+    waiting: int = 0,
+) -> ParsedRun:
+    """Return what a recording is, beside its steps.
+
+    Parameters
+    ----------
+    joins : sequence of EngineJoin
+        The engines of one run.
+    orphans : sequence of Feed
+        Workers of no engine.
+    host : HostSide
+        What front ends and clients recorded.
+    steps, rejected, waiting : int
+        Steps and rejects so far, and rows that were read and are neither yet.
+
+    Returns
+    -------
+    ParsedRun
+        Without steps, requests and rejects.
+    """
+    busy_s = sum(join.busy_s for join in joins)
+    cost_s = sum(join.cost_s for join in joins)
+    share = cost_s / busy_s if busy_s > 0 else None
+    feeds = [*(feed for join in joins for feed in join.feeds), *orphans]
+    lines = sum(f.lines for f in feeds) + host.lines
+    recognised = sum(f.recognised for f in feeds) + sum(j.recognised for j in joins)
+    recognised += host.recognised
+    versions = {h.engine_version for f in feeds for _, h in f.headers if h.engine_version}
+    stated: dict[str, object] = {"engine": "vllm", "reader": FORMAT_NAME}
+    if len(versions) == 1:
+        stated["engine_version"] = versions.pop()
+    return ParsedRun(
+        steps=make_steps(0, {}),
+        requests=Requests.none(),
+        rejects=(),
+        counts=Counts(lines - waiting, steps, recognised, rejected),
+        timing="device",
+        clock="monotonic clock of the engine's machine",
+        composition="per_request",
+        stated=stated,
+        recorder_cost_share=share,
+        fit_refused_reason=_refusal(share),
+        events=host.events,
+        served=host.served,
+        host_cpu=host.cpu,
+        tokenizer=host.tokenizer,
+        unfinished=sum(f.cut for f in feeds) + sum(j.unfinished for j in joins),
+    )
 
 
 def _joined(join: EngineJoin, whole: bool) -> Iterator[Piece]:
@@ -274,6 +301,7 @@ def _joined(join: EngineJoin, whole: bool) -> Iterator[Piece]:
         if more and full and not whole:
             yield join.join(min(worker.seen for worker in rest) - REORDER_STEPS)
     yield join.join(None)
+    yield join.damages()
 
 
 def _with_warm_up(pieces: Iterator[Piece]) -> Iterator[Piece]:
