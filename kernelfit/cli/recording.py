@@ -268,7 +268,7 @@ def whole_document(folder: Path, found: Wholeness) -> dict[str, Any]:
     """
     aligned = found.aligned
     return {
-        "schema_version": 1,
+        "schema": "kernelfit.record/1",
         "recording": str(folder),
         "whole": found.whole,
         "faults": list(found.faults),
