@@ -104,6 +104,8 @@ class EngineJoin:
         """
         self.workers = (*self.workers, worker)
         self.on_gpu.append(False)
+        self._worker_cost_ns.append(0)
+        self._killed = True
 
     def join(self, upto: int | None) -> Piece:
         """Join what has come in.

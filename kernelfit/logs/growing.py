@@ -192,6 +192,8 @@ class FollowedRecording:
                 upto = max(upto, max(feed.seen for feed in join.feeds) - 2 * CHUNK_STEPS)
             if upto >= 0 and join.workers:
                 self._joined = True
+                for feed in join.feeds:
+                    feed.ended = False  # for now there is no more, but that is no end
                 yield self._counted(join.join(upto))
 
     def _look(self) -> None:
