@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelfit.logs import arrays
+from kernelfit.logs.hostwork import Events, Observed, Served
 from kernelfit.logs.intervals import Interval
 from kernelfit.logs.redact import form_of
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
-UNKNOWN = -1
+Ints = arrays.Ints
+Floats = arrays.Floats
+UNKNOWN = arrays.UNKNOWN
 """A count that the log does not state."""
 
 MAX_TOKENS = 2**24
@@ -49,6 +50,9 @@ TIMINGS: tuple[str, ...] = ("device", "cycle", "step", "wait", "dispatch")
 
 FITTED_TIMINGS: tuple[str, ...] = ("device", "cycle", "step")
 """Timings that a fit accepts; the others are only a part of a step."""
+
+PHASES: tuple[str, ...] = ("decode", "mixed", "prefill")
+"""Phases of a step: all requests are past their prompt, some are, none is."""
 
 WARMUP_RATIO = 10.0
 
@@ -161,11 +165,20 @@ class Steps:
         tuple of str or None
             ``decode``, ``mixed`` or ``prefill``; None where the log does not say.
         """
+        names = (*PHASES, None)
+        return tuple(names[code] for code in self.phase_codes().tolist())
+
+    def phase_codes(self) -> Ints:
+        """Return each step's phase as a place in ``PHASES``.
+
+        Returns
+        -------
+        ndarray of int64
+            ``UNKNOWN`` where the log does not say.
+        """
         past, all_of_them = self.past_prompt_requests, self.requests
         code = np.where(past == all_of_them, 0, np.where(past == 0, 2, 1))
-        code[past == UNKNOWN] = 3
-        names: tuple[str | None, ...] = ("decode", "mixed", "prefill", None)
-        return tuple(names[c] for c in code.tolist())
+        return np.where(past == UNKNOWN, UNKNOWN, code)
 
     def take(self, keep: NDArray[np.bool_] | Ints) -> Steps:
         """Return the chosen steps.
@@ -334,6 +347,12 @@ class ParsedRun:
         Why a fit must not use these durations; None when it may.
     segments : tuple of str
         The log's own names of the parts of the workload; none where it has no parts.
+    events : Events
+        Host work outside steps.
+    served : Served
+        Requests as served.
+    observed : Observed
+        Statistics that the source publishes in place of single requests.
     intervals : tuple of Interval
         What the log says about stretches of time; such a line is recognised, no step.
     startup : mapping of str to object
@@ -352,6 +371,9 @@ class ParsedRun:
     recorder_cost_share: float | None = None
     fit_refused_reason: str | None = None
     segments: tuple[str, ...] = ()
+    events: Events = field(default_factory=Events.none)
+    served: Served = field(default_factory=Served.none)
+    observed: Observed = field(default_factory=Observed.none)
     intervals: tuple[Interval, ...] = ()
     startup: Mapping[str, object] = field(default_factory=dict)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelfit.documents.problems import InputError, Problem
-from kernelfit.logs.recorder import recorder_files
-from kernelfit.logs.rows import read_recorder_file
+from kernelfit.logs.feed import Feed, recorder_files
+from kernelfit.logs.row_columns import StepColumns
 from kernelfit.logs.vllm_log import iteration_tokens
 
 LOG_NAMES = ("engine.log", "engine.log.gz")
@@ -69,7 +69,7 @@ def iteration_mismatches(run_folder: Path) -> tuple[Mismatch, ...]:
     if problems or log is None:
         raise InputError(problems)
     printed = [(index, tokens) for _, index, tokens in iteration_tokens(log)]
-    rows = sorted((r.i, r.n) for r in read_recorder_file(files[0]).steps if r.n > 0)
+    rows = _recorded(files[0])
     found = []
     for place in range(max(len(printed), len(rows))):
         iteration, said = printed[place] if place < len(printed) else (-1, -1)
@@ -77,3 +77,15 @@ def iteration_mismatches(run_folder: Path) -> tuple[Mismatch, ...]:
         if said != recorded:
             found.append(Mismatch(iteration, ordinal, said, recorded))
     return tuple(found)
+
+
+def _recorded(path: Path) -> list[tuple[int, int]]:
+    """Return ordinal and tokens of every step that has tokens, in order."""
+    feed: Feed[StepColumns] = Feed(path, "engine")
+    while feed.advance():
+        pass
+    steps = feed.take(None)
+    if steps is None:
+        return []
+    rows = zip(steps.ordinal.tolist(), steps.tokens.tolist(), strict=True)
+    return [(ordinal, tokens) for ordinal, tokens in rows if tokens > 0]

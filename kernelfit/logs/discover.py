@@ -10,9 +10,9 @@ from pathlib import Path
 from kernelfit.documents.problems import InputError, Place, Problem, did_you_mean
 from kernelfit.documents.yamldoc import Document, load_yaml
 from kernelfit.logs.blis_files import is_blis_trace
+from kernelfit.logs.feed import recorder_files
 from kernelfit.logs.fpm_files import is_fpm_file
 from kernelfit.logs.otel_files import is_otel_file
-from kernelfit.logs.recorder import recorder_files
 from kernelfit.logs.registry import readers
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.table_files import is_table

@@ -31,6 +31,8 @@ class Spans:
         Time between the events on the GPU [s]; NaN where not recorded.
     probe_s : ndarray of float64, shape (n,)
         Time of the speed probe after the call [s]; NaN where not recorded.
+    on_gpu : bool
+        Whether the worker recorded times on the GPU, here or anywhere in its file.
     """
 
     name: str
@@ -41,11 +43,28 @@ class Spans:
     end_ns: Ints
     gpu_s: Floats
     probe_s: Floats
+    on_gpu: bool = False
 
     @property
     def host_s(self) -> Floats:
         """Time between start and end of each call on the host [s]."""
         return (self.end_ns - self.begin_ns).astype(np.float64) * 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """Where the ordinals of an engine and of a worker stopped meaning the same call.
+
+    Attributes
+    ----------
+    ordinal : int
+        The first ordinal whose token totals disagree.
+    reason : str
+        What disagrees.
+    """
+
+    ordinal: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +83,8 @@ class Joined:
         Position of each step that was not joined, and why.
     used : tuple of ndarray of bool
         For each worker, which of its rows were joined.
-    unused : tuple of str
-        For each worker, why its other rows were not.
+    slip : Slip or None
+        From where on nothing is joined any more; None while all agrees.
     """
 
     duration_s: Floats
@@ -73,7 +92,14 @@ class Joined:
     probe_s: Floats
     reasons: Mapping[int, str]
     used: tuple[NDArray[np.bool_], ...]
-    unused: tuple[str, ...]
+    slip: Slip | None
+
+    @property
+    def unused(self) -> str:
+        """Why the workers' other rows were not joined."""
+        if self.slip is not None:
+            return self.slip.reason
+        return "no usable step of the engine has its ordinal"
 
 
 def _rows_of(ordinal: Ints, spans: Spans) -> Ints:
@@ -91,7 +117,9 @@ def _rows_of(ordinal: Ints, spans: Spans) -> Ints:
     return rows
 
 
-def join_spans(ordinal: Ints, tokens: Ints, workers: Sequence[Spans]) -> Joined:
+def join_spans(
+    ordinal: Ints, tokens: Ints, workers: Sequence[Spans], slip: Slip | None = None
+) -> Joined:
     """Join the spans of every rank to the steps of one engine.
 
     A step ends when its last rank ends, so the slowest rank counts. At the first
@@ -102,46 +130,48 @@ def join_spans(ordinal: Ints, tokens: Ints, workers: Sequence[Spans]) -> Joined:
     Parameters
     ----------
     ordinal, tokens : ndarray of int64, shape (steps,)
-        Ordinal and token total of the engine's steps, ordinals rising.
+        The engine's steps, ordinals rising; they may be a stretch of a longer sequence.
     workers : sequence of Spans
-        One per rank.
+        Every rank's calls of that stretch; at least the ordinals of the steps.
+    slip : Slip, optional
+        What an earlier stretch ended with.
 
     Returns
     -------
     Joined
-        Durations, and the reason for every step without one.
+        Durations, and why the other steps have none.
     """
     count = ordinal.size
     rows = [_rows_of(ordinal, spans) for spans in workers]
-    slip = np.iinfo(np.int64).max
-    slip_reason = ""
     for spans, row in zip(workers, rows, strict=True):
         known = row != _MISSING
         differs = np.zeros(count, dtype=bool)
         differs[known] = spans.tokens[row[known]] != tokens[known]
         if differs.any():
             first = int(np.argmax(differs))
-            if ordinal[first] < slip:
-                slip = int(ordinal[first])
-                slip_reason = (
-                    f"not joined: at ordinal {slip} the engine scheduled {tokens[first]} tokens "
-                    f"and {spans.name} computed {spans.tokens[row[first]]}"
+            at = int(ordinal[first])
+            if slip is None or at < slip.ordinal:
+                slip = Slip(
+                    at,
+                    f"not joined: at ordinal {at} the engine scheduled {tokens[first]} tokens "
+                    f"and {spans.name} computed {spans.tokens[row[first]]}",
                 )
     reasons: dict[int, str] = {}
     duration = np.zeros(count) if workers else np.full(count, np.nan)
     host = duration.copy()
     probe = np.full(count, np.nan)
-    slipped = ordinal >= slip
+    slipped = ordinal >= (np.iinfo(np.int64).max if slip is None else slip.ordinal)
     backwards = np.full(count, np.nan)
     for spans, row in zip(workers, rows, strict=True):
         missing = row == _MISSING
-        use_gpu = bool(np.isfinite(spans.gpu_s).any())
         safe = np.where(missing, 0, row)
         host_s = spans.host_s[safe] if spans.ordinal.size else np.full(count, np.nan)
-        span_s = spans.gpu_s[safe] if use_gpu else host_s
+        span_s = host_s
+        if spans.on_gpu:
+            span_s = spans.gpu_s[safe] if spans.ordinal.size else np.full(count, np.nan)
         for step in np.flatnonzero(missing & ~slipped).tolist():
             reasons.setdefault(step, f"not joined: {spans.name} has no span for it")
-        if use_gpu:
+        if spans.on_gpu:
             for step in np.flatnonzero(~missing & ~slipped & np.isnan(span_s)).tolist():
                 reasons.setdefault(step, f"not joined: {spans.name} has no GPU time for it")
         duration = np.maximum(duration, np.where(missing, np.nan, span_s))
@@ -150,8 +180,9 @@ def join_spans(ordinal: Ints, tokens: Ints, workers: Sequence[Spans]) -> Joined:
         probe = np.fmax(probe, np.where(missing, np.nan, probe_s))
         negative = ~missing & ((host_s < 0) | (span_s < 0))
         backwards[negative] = np.minimum(host_s, span_s)[negative]
-    for step in np.flatnonzero(slipped).tolist():
-        reasons[step] = slip_reason
+    if slip is not None:
+        for step in np.flatnonzero(slipped).tolist():
+            reasons[step] = slip.reason
     if not workers:
         reasons = dict.fromkeys(range(count), "not joined: no worker file belongs to this engine")
     # One rank's clock running backwards must not hide behind another rank's span.
@@ -164,8 +195,7 @@ def join_spans(ordinal: Ints, tokens: Ints, workers: Sequence[Spans]) -> Joined:
         mask = np.zeros(spans.ordinal.size, dtype=bool)
         mask[row[(row != _MISSING) & ~slipped]] = True
         used.append(mask)
-    unused = slip_reason or "no usable step of the engine has its ordinal"
-    return Joined(duration, host, probe, reasons, tuple(used), (unused,) * len(workers))
+    return Joined(duration, host, probe, reasons, tuple(used), slip)
 
 
 def agreement(ordinal: Ints, tokens: Ints, spans: Spans) -> int:

@@ -2,211 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.documents.runs import RunFacts
 from kernelfit.logs.columns import (
     Counts,
-    Floats,
-    Ints,
     ParsedRun,
-    Reject,
     Requests,
     Steps,
     make_steps,
-    mark_bit,
     warmup_bits,
 )
-from kernelfit.logs.engine_rows import EngineRows, ints, pairs_of
-from kernelfit.logs.join import Joined, Spans, agreement, join_spans
-from kernelfit.logs.joined import joined_requests, joined_steps
-from kernelfit.logs.lines import line_texts
-from kernelfit.logs.rows import (
-    FORMAT_NAME,
-    FORMAT_VERSION,
-    RecorderFile,
-    read_recorder_file,
-)
+from kernelfit.logs.engine_join import CHUNK_REQUESTS, CHUNK_STEPS, REORDER_STEPS, EngineJoin
+from kernelfit.logs.feed import Feed, recorder_files
+from kernelfit.logs.joined import joined_steps
+from kernelfit.logs.lines import CODECS
+from kernelfit.logs.row_columns import StepColumns, WorkerColumns
+from kernelfit.logs.rows import FORMAT_NAME
 from kernelfit.logs.source import RunSource
-from kernelfit.logs.totals import request_totals
+from kernelfit.logs.stream import Piece, PiecewiseRun, collected
+from kernelfit.logs.survey import Survey, owner, records_on_gpu, survey_engine, survey_worker
 
 MAX_COST_SHARE = 0.01
 """Recorder's own share of the time above which its durations are not fitted [1]."""
 
-
-def recorder_files(folder: Path, role: str) -> tuple[Path, ...]:
-    """Return the files of one role in a recording.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The recording.
-    role : str
-        ``engine`` or ``worker``.
-
-    Returns
-    -------
-    tuple of pathlib.Path
-        ``<role>-*.jsonl`` and ``<role>-*.jsonl.gz``, sorted by name.
-    """
-    found = [*folder.glob(f"{role}-*.jsonl"), *folder.glob(f"{role}-*.jsonl.gz")]
-    return tuple(sorted(found))
-
-
-def _spans(file: RecorderFile) -> Spans:
-    span = pairs_of(r.span_ns for r in file.workers)
-    gpu_ms = np.array([np.nan if r.gpu_ms is None else r.gpu_ms for r in file.workers], dtype=float)
-    probe_ns = np.array(
-        [np.nan if r.probe_ns is None else r.probe_ns for r in file.workers], dtype=float
-    )
-    return Spans(
-        name=file.path.name,
-        rank=file.workers[0].rank if file.workers else 0,
-        ordinal=ints([r.i for r in file.workers]),
-        tokens=ints([r.n for r in file.workers]),
-        begin_ns=span[:, 0],
-        end_ns=span[:, 1],
-        gpu_s=gpu_ms * 1e-3,
-        probe_s=probe_ns * 1e-9,
-    )
-
-
-def _owner(engines: Sequence[EngineRows], spans: Spans) -> int | None:
-    """Return the engine that a worker belongs to; None when it cannot be told."""
-    if len(engines) == 1:
-        return 0
-    scores = []
-    for engine in engines:
-        order = np.argsort(engine.ordinal, kind="stable")
-        agreed = agreement(engine.ordinal[order], engine.tokens[order], spans)
-        first, last = engine.window()
-        # Ranks of one machine share the monotonic clock, which tells engines with
-        # equal batches apart.
-        inside = np.count_nonzero((spans.begin_ns >= first) & (spans.end_ns <= last))
-        scores.append((agreed, int(inside)) if agreed else (0, 0))
-    best = max(scores)
-    return scores.index(best) if best[0] and scores.count(best) == 1 else None
-
-
-def _columns(engine: EngineRows, joined: Joined) -> Steps:
-    """Return every step of one engine, usable or not, ordinals rising."""
-    rows = engine.file.steps
-    count = len(rows)
-    columns: dict[str, NDArray[np.generic]] = dict(
-        request_totals(engine.offsets, engine.scheduled, engine.computed, engine.prompt_len)
-    )
-    in_flight = ints([r.in_flight for r in rows])
-    start, sched_end = engine.sched[:, 0], engine.sched[:, 1]
-    gap_s = (engine.update[:, 0] - sched_end) * 1e-9 - joined.host_s
-    overlaps = (in_flight > 1) | ~engine.has_update | (gap_s < 0)
-    wait_s = (engine.update[:, 0] - engine.submit[:, 0]) * 1e-9
-    update_s = (engine.update[:, 1] - engine.update[:, 0]) * 1e-9
-    marks = np.zeros(count, dtype=np.int64)
-    for name, values in (
-        ("resumed", [r.resumed > 0 for r in rows]),
-        ("preempted", [r.preempted > 0 for r in rows]),
-        ("spec", [r.drafts > 0 for r in rows]),
-        ("in_flight", [r.in_flight > 1 for r in rows]),
-    ):
-        marks += np.array(values, dtype=np.int64) * mark_bit(name)
-    marks += (joined.duration_s == 0) * mark_bit("zero_duration")
-    marks |= warmup_bits(engine.ordinal, np.nan_to_num(joined.duration_s))
-    columns |= {
-        "step": engine.ordinal,
-        "start_s": start * 1e-9,
-        "duration_s": joined.duration_s,
-        "schedule_s": (sched_end - start) * 1e-9,
-        "dispatch_s": np.where(overlaps, np.nan, gap_s),
-        "wait_s": np.where(engine.has_submit & engine.has_update & (wait_s >= 0), wait_s, np.nan),
-        "update_s": np.where(engine.has_update & (update_s >= 0), update_s, np.nan),
-        "probe_s": joined.probe_s,
-        "kv_usage": np.array(
-            [np.nan if r.kv_usage is None else r.kv_usage for r in rows], dtype=np.float64
-        ),
-        "marks": marks,
-    }
-    return make_steps(count, columns)
-
-
-class _Part:
-    """Steps, requests and line accounts of one engine, ready to be put together."""
-
-    def __init__(self, number: int, engine: EngineRows, workers: Sequence[RecorderFile]) -> None:
-        spans = [_spans(file) for file in workers]
-        order = np.argsort(engine.ordinal, kind="stable")
-        # A row that contradicts itself must not be taken for a slip of the sequences.
-        sound = order[~np.isin(order, list(engine.reasons))]
-        joined = join_spans(engine.ordinal[sound], engine.tokens[sound], spans)
-        joined = Joined(
-            _spread(joined.duration_s, sound, order.size),
-            _spread(joined.host_s, sound, order.size),
-            _spread(joined.probe_s, sound, order.size),
-            {int(sound[place]): reason for place, reason in joined.reasons.items()},
-            joined.used,
-            joined.unused,
-        )
-        reasons = dict(engine.reasons)
-        for place, reason in joined.reasons.items():
-            reasons.setdefault(place, reason)
-        for place in np.flatnonzero(joined.duration_s < 0).tolist():
-            reasons.setdefault(place, f"the span is negative (got {joined.duration_s[place]} s)")
-        idle = engine.tokens == 0
-        self.idle = int(np.count_nonzero(idle))
-        for place in np.flatnonzero(idle).tolist():
-            if place not in engine.reasons:
-                reasons.pop(place, None)
-            else:
-                self.idle -= 1
-        keep = ~idle
-        keep[list(reasons)] = False
-        keep_order = order[keep[order]]
-        steps = _columns(engine, joined)
-        steps.engine[:] = number
-        self.steps = steps.take(keep_order)
-        self.requests = _requests(engine, keep_order, number)
-        self.cost_s = sum(engine.file.steps[p].cost_ns for p in keep_order.tolist()) * 1e-9
-        self.rejects = _rejects(engine.file, engine.file.step_lines, reasons)
-        self.joined = 0
-        for file, used, unused in zip(workers, joined.used, joined.unused, strict=True):
-            self.joined += int(np.count_nonzero(used))
-            self.rejects += _rejects(
-                file, file.worker_lines, dict.fromkeys(np.flatnonzero(~used).tolist(), unused)
-            )
-
-
-def _spread(values: Floats, places: Ints, count: int) -> Floats:
-    """Return values at their places among all steps; NaN elsewhere."""
-    spread = np.full(count, np.nan)
-    spread[places] = values
-    return spread
-
-
-def _requests(engine: EngineRows, order: Ints, number: int) -> Requests:
-    sizes = np.diff(engine.offsets)[order]
-    starts = engine.offsets[:-1][order]
-    ends = np.cumsum(sizes)
-    place = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
-    return Requests(
-        step=np.repeat(engine.ordinal[order], sizes),
-        engine=np.full(place.size, number, dtype=np.int64),
-        scheduled=engine.scheduled[place],
-        computed=engine.computed[place],
-        prompt_len=engine.prompt_len[place],
-        cached=engine.cached[place],
-    )
-
-
-def _rejects(file: RecorderFile, lines: Sequence[int], reasons: dict[int, str]) -> list[Reject]:
-    texts = line_texts(file.path, [lines[place] for place in reasons])
-    return [
-        Reject(file.path.name, lines[place], reason, texts.get(lines[place], ""))
-        for place, reason in sorted(reasons.items())
-    ]
+WARM_UP_STEPS = CHUNK_STEPS
+"""Steps of an engine against whose longest its first one is judged."""
 
 
 class KernelfitReader:
@@ -228,67 +51,78 @@ class KernelfitReader:
     def read(self, source: RunSource, facts: RunFacts | None) -> tuple[ParsedRun, ...]:
         """Read a recording; parameters and errors as ``Reader.read``."""
         del facts  # the rows say all that the reader needs
+        return collected(self, source)
+
+    def open(
+        self, source: RunSource, facts: RunFacts | None, *, whole: bool = False
+    ) -> tuple[PiecewiseRun, ...]:
+        """Open a recording; parameters and errors as ``StreamingReader.open``."""
+        del facts
         folder = source.path
-        names = [file.name for file in self.files(source)]
-        twice = sorted(n for n in names if f"{n}.gz" in names)
-        if twice:
-            raise InputError(
-                Problem(str(folder / n), None, None, "stands there plain and compressed")
-                for n in twice
-            )
-        engine_files = [read_recorder_file(p) for p in recorder_files(folder, "engine")]
-        worker_files = [read_recorder_file(p) for p in recorder_files(folder, "worker")]
-        problems = [p for f in (*engine_files, *worker_files) for p in _header_problems(f)]
-        if not engine_files:
-            message = "the folder holds no engine-*.jsonl of the recorder"
-            problems.append(Problem(str(folder), None, None, message))
-        if problems:
-            raise InputError(problems)
-        engines = [EngineRows(file) for file in engine_files]
-        owned: list[list[RecorderFile]] = [[] for _ in engines]
-        orphans: list[RecorderFile] = []
-        for file in worker_files:
-            owner = _owner(engines, _spans(file))
-            (orphans if owner is None else owned[owner]).append(file)
-        lives = _lives(engines)
+        engines = recorder_files(folder, "engine")
+        workers = recorder_files(folder, "worker")
+        _refuse_what_is_no_recording(folder, (*engines, *workers))
+        lives, owned, orphans = _assigned(engines, workers)
         return tuple(
-            _run(
-                [(engines[e], owned[e]) for e in life],
-                orphans if life == lives[0] else [],
+            RecordedRun(
+                [(engines[e], [workers[w] for w in owned[e]]) for e in life],
+                [workers[w] for w in orphans] if life == lives[0] else [],
+                whole=whole,
             )
             for life in lives
         )
 
 
-def _header_problems(file: RecorderFile) -> list[Problem]:
-    place = str(file.path)
-    if file.lines == 0:
-        return [Problem(place, None, None, "the log is empty")]
-    if not file.headers:
-        message = "not a file of the kernelfit recorder: no header row"
-        return [Problem(place, 1, None, message, hint="is the reader right?")]
-    found = []
-    role = "engine" if file.path.name.startswith("engine") else "worker"
-    for line, header in file.headers:
-        if header.format != FORMAT_NAME or not 1 <= header.version <= FORMAT_VERSION:
-            got = f"{header.format} version {header.version}"
-            allowed = f"{FORMAT_NAME} version 1 to {FORMAT_VERSION}"
-            found.append(
-                Problem(place, line, None, "unknown recorder format", got=got, allowed=allowed)
-            )
-        elif header.role != role:
-            message = "the header's role does not fit the file's name"
-            found.append(Problem(place, line, None, message, got=header.role, allowed=role))
-    return found
+def _refuse_what_is_no_recording(folder: Path, files: Sequence[Path]) -> None:
+    names = {file.name for file in files}
+    twice = sorted(n for n in names if any(f"{n}{suffix}" in names for suffix in CODECS))
+    if twice:
+        raise InputError(
+            Problem(str(folder / n), None, None, "stands there plain and compressed") for n in twice
+        )
+    problems: list[Problem] = []
+    for file in files:
+        feed: Feed[StepColumns] = Feed(file, file.name.partition("-")[0])
+        place = str(file)
+        try:
+            feed.advance()
+        except InputError as error:
+            problems += error.problems
+            continue
+        if feed.lines == 0:
+            problems.append(Problem(place, None, None, "the log is empty"))
+        elif not feed.headers:
+            message = "not a file of the kernelfit recorder: no header row"
+            problems.append(Problem(place, 1, None, message, hint="is the reader right?"))
+    if not any(file.name.startswith("engine-") for file in files):
+        message = "the folder holds no engine-*.jsonl of the recorder"
+        problems.append(Problem(str(folder), None, None, message))
+    if problems:
+        raise InputError(problems)
 
 
-def _lives(engines: Sequence[EngineRows]) -> list[list[int]]:
+def _assigned(
+    engines: Sequence[Path], workers: Sequence[Path]
+) -> tuple[list[list[int]], list[list[int]], list[int]]:
+    """Return the lives, each engine's workers, and the workers of no known engine."""
+    if len(engines) == 1:
+        return [[0]], [list(range(len(workers)))], []
+    seen = [survey_engine(path) for path in engines]
+    owned: list[list[int]] = [[] for _ in engines]
+    orphans: list[int] = []
+    for number, path in enumerate(workers):
+        found = owner(seen, survey_worker(path))
+        (orphans if found is None else owned[found]).append(number)
+    return _lives(seen), owned, orphans
+
+
+def _lives(engines: Sequence[Survey]) -> list[list[int]]:
     """Group engines: those that overlap in time are ranks of one run."""
-    order = sorted(range(len(engines)), key=lambda e: (engines[e].window(), e))
+    order = sorted(range(len(engines)), key=lambda e: (engines[e].window, e))
     lives: list[list[int]] = []
     end = -1
     for e in order:
-        first, last = engines[e].window()
+        first, last = engines[e].window
         if lives and first <= end:
             lives[-1].append(e)
         else:
@@ -297,53 +131,144 @@ def _lives(engines: Sequence[EngineRows]) -> list[list[int]]:
     return [sorted(life) for life in lives]
 
 
-def _run(
-    engines: Sequence[tuple[EngineRows, list[RecorderFile]]],
-    orphans: Sequence[RecorderFile],
-) -> ParsedRun:
-    """Put the engines of one run together."""
-    parts = [_Part(number, rows, files) for number, (rows, files) in enumerate(engines)]
-    rejects = [reject for part in parts for reject in part.rejects]
-    files = [f for rows, workers in engines for f in (rows.file, *workers)] + list(orphans)
-    for file in files:
-        rejects += file.rejects
-        if file.path.name.startswith("engine"):
-            stray = dict.fromkeys(range(len(file.workers)), "a worker row in an engine file")
-            rejects += _rejects(file, file.worker_lines, stray)
+class RecordedRun:
+    """One life of an engine: its data-parallel ranks with their workers.
+
+    Parameters
+    ----------
+    engines : sequence of (pathlib.Path, sequence of pathlib.Path)
+        Each engine's file and its workers'.
+    orphans : sequence of pathlib.Path
+        Workers of which it cannot be told whose they are.
+    whole : bool
+        Whether files are read whole before they are joined.
+    """
+
+    def __init__(
+        self,
+        engines: Sequence[tuple[Path, Sequence[Path]]],
+        orphans: Sequence[Path],
+        *,
+        whole: bool,
+    ) -> None:
+        self._joins = [
+            EngineJoin(
+                number,
+                Feed(engine, "engine"),
+                [Feed(worker, "worker") for worker in workers],
+                [records_on_gpu(worker) for worker in workers],
+            )
+            for number, (engine, workers) in enumerate(engines)
+        ]
+        self._orphans: list[Feed[WorkerColumns]] = [Feed(path, "worker") for path in orphans]
+        self._whole = whole
+        self._steps = 0
+        self._rejected = 0
+
+    @property
+    def head(self) -> ParsedRun:
+        """What is known before the first piece, as ``PiecewiseRun.head``."""
+        return self._parsed(share=None)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Read the run; yields and errors as ``PiecewiseRun.pieces``."""
+        for join in self._joins:
+            for piece in _with_warm_up(_joined(join, self._whole)):
+                self._steps += piece.steps.count
+                self._rejected += len(piece.rejects)
+                yield piece
+        for feed in self._orphans:
+            for piece in _unowned(feed):
+                self._rejected += len(piece.rejects)
+                yield piece
+
+    def summary(self) -> ParsedRun:
+        """Return everything else, as ``PiecewiseRun.summary``."""
+        busy_s = sum(join.busy_s for join in self._joins)
+        cost_s = sum(join.cost_ns for join in self._joins) * 1e-9
+        return self._parsed(share=cost_s / busy_s if busy_s > 0 else None)
+
+    def _parsed(self, share: float | None) -> ParsedRun:
+        feeds = [*(feed for join in self._joins for feed in join.feeds), *self._orphans]
+        recognised = sum(f.recognised for f in feeds) + sum(j.recognised for j in self._joins)
+        versions = {h.engine_version for f in feeds for _, h in f.headers if h.engine_version}
+        stated: dict[str, object] = {"engine": "vllm", "reader": FORMAT_NAME}
+        if len(versions) == 1:
+            stated["engine_version"] = versions.pop()
+        return ParsedRun(
+            steps=make_steps(0, {}),
+            requests=Requests.none(),
+            rejects=(),
+            counts=Counts(sum(f.lines for f in feeds), self._steps, recognised, self._rejected),
+            timing="device",
+            clock="monotonic clock of the engine's machine",
+            composition="per_request",
+            stated=stated,
+            recorder_cost_share=share,
+            fit_refused_reason=_refusal(share),
+        )
+
+
+def _joined(join: EngineJoin, whole: bool) -> Iterator[Piece]:
+    """Read the files of one engine beside each other."""
+    engine = join.engine
+    while engine.advance():
+        full = engine.waiting >= CHUNK_STEPS or engine.waiting_requests >= CHUNK_REQUESTS
+        if full and not whole:
+            for worker in join.workers:
+                while worker.seen < engine.seen and worker.advance():
+                    pass
+            yield join.join(engine.seen - REORDER_STEPS)
+    for worker in join.workers:
+        while worker.advance():
+            # Beyond the engine's last step; so that they do not pile up.
+            if worker.waiting >= 2 * CHUNK_STEPS and not whole and worker.seen > engine.seen:
+                yield join.join(engine.seen)
+    join.damages()
+    yield join.join(None)
+
+
+def _with_warm_up(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Mark a first step that holds compilation; steps are held back until it is known."""
+    held: list[Steps] | None = []
+    for piece in pieces:
+        if held is None:
+            yield piece
+            continue
+        if piece.steps.count:
+            held.append(piece.steps)
+        count = sum(steps.count for steps in held)
+        # Ordinals rise, so that step 0 is the first or is not there.
+        if held and (count >= WARM_UP_STEPS or held[0].step[0] != 0):
+            yield Piece(_marked(held), piece.requests, piece.rejects)
+            held = None
         else:
-            stray = dict.fromkeys(range(len(file.steps)), "a step row in a worker file")
-            rejects += _rejects(file, file.step_lines, stray)
-    for file in orphans:
-        reason = "not joined: it cannot be told which engine this worker belongs to"
-        spans = dict.fromkeys(range(len(file.workers)), reason)
-        rejects += _rejects(file, file.worker_lines, spans)
-    rejects.sort(key=lambda r: (r.file, r.line))
-    steps = joined_steps([part.steps for part in parts])
-    requests = joined_requests([part.requests for part in parts])
-    busy_s = float(np.sum(steps.duration_s))
-    share = sum(part.cost_s for part in parts) / busy_s if busy_s > 0 else None
-    recognised = sum(f.recognised for f in files) + sum(p.idle + p.joined for p in parts)
-    versions = {h.engine_version for f in files for _, h in f.headers if h.engine_version}
-    stated: dict[str, object] = {"engine": "vllm", "reader": FORMAT_NAME}
-    if len(versions) == 1:
-        stated["engine_version"] = versions.pop()
-    return ParsedRun(
-        steps=steps,
-        requests=requests,
-        rejects=tuple(rejects),
-        counts=Counts(
-            lines=sum(f.lines for f in files),
-            steps=steps.count,
-            recognised=recognised,
-            rejected=len(rejects),
-        ),
-        timing="device",
-        clock="monotonic clock of the engine's machine",
-        composition="per_request",
-        stated=stated,
-        recorder_cost_share=share,
-        fit_refused_reason=_refusal(share),
+            yield Piece(make_steps(0, {}), piece.requests, piece.rejects)
+    if held:
+        yield Piece(_marked(held), Requests.none())
+
+
+def _marked(held: Sequence[Steps]) -> Steps:
+    steps = joined_steps(held)
+    steps.marks[:WARM_UP_STEPS] |= warmup_bits(
+        steps.step[:WARM_UP_STEPS], steps.duration_s[:WARM_UP_STEPS]
     )
+    return steps
+
+
+def _unowned(feed: Feed[WorkerColumns]) -> Iterator[Piece]:
+    reason = "not joined: it cannot be told which engine this worker belongs to"
+    more = True
+    while more:
+        more = feed.advance()
+        rows = feed.take(None) if feed.waiting else None
+        for line in [] if rows is None else sorted(rows.line.tolist()):
+            feed.reject(line, reason)
+        if not more and feed.damage is not None:
+            damaged = f"the compressed file ends early or is damaged: {feed.damage}"
+            feed.reject(feed.lines, damaged)
+        yield Piece(make_steps(0, {}), Requests.none(), tuple(feed.rejected()))
+        feed.forget()
 
 
 def _refusal(share: float | None) -> str | None:

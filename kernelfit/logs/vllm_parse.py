@@ -102,6 +102,7 @@ class Parser:
             more, careful = self._learn(block, careful, begins, ends)
             found += more
         rows = Rows.joined(found) if found else None
+        self.is_log = self.is_log or rows is not None
         self._in_order(first, rows, np.sort(careful), ends.size, line)
         return int(ends.size)
 
@@ -250,15 +251,43 @@ def parse(path: Path, *, fast: bool = True, block_bytes: int = BLOCK_BYTES) -> P
         When the log cannot be opened.
     """
     parser = Parser(path.name, Shapes() if fast else None)
+    for _ in parsed(parser, path, block_bytes):
+        pass
+    return parser
+
+
+def parsed(parser: Parser, path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[None]:
+    """Read a log, a block at a time.
+
+    Parameters
+    ----------
+    parser : Parser
+        What takes the blocks in.
+    path : pathlib.Path
+        The log, plain or compressed.
+    block_bytes : int
+        Bytes that are looked at together [bytes].
+
+    Yields
+    ------
+    None
+        After each block, and once more when the last life was settled.
+
+    Raises
+    ------
+    OSError
+        When the log cannot be opened.
+    """
     number = 1
     try:
         for block in _stretches(path, block_bytes):
             number += parser.feed(number, block)
+            yield
     except TruncatedFile as error:
         reason = f"the compressed file ends early or is damaged: {error}"
         parser.lives.now.tally.reject(number, reason, "")
     parser.lives.settle()
-    return parser
+    yield
 
 
 def _stretches(path: Path, size: int) -> Iterator[bytes]:

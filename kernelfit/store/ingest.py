@@ -1,21 +1,26 @@
-"""From logs to the store: all inputs are read and checked, then all are written."""
+"""From logs to the store: all inputs are read and checked, then all are put in place."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from kernelfit.documents.canonical import compact
 from kernelfit.documents.problems import InputError, Problem
-from kernelfit.logs.columns import ParsedRun, Reject
+from kernelfit.logs.columns import Reject
 from kernelfit.logs.discover import discover, safe_id
 from kernelfit.logs.registry import readers
-from kernelfit.logs.source import Reader, RunSource
-from kernelfit.store.facts import Documents, describe, first_facts, source_digest
+from kernelfit.logs.source import RunSource
+from kernelfit.store.commit import committing, put_in_place, staging
+from kernelfit.store.parallel import spread, usual_jobs
 from kernelfit.store.scan import RunRecord, load_store
-from kernelfit.store.write import REJECTS_SUFFIX, read_rejects, write_run
+from kernelfit.store.stage import Staged, Task, digest_of, reject_place, stage
+from kernelfit.store.write import read_rejects
 
 SHOWN_REJECTS = 10
 """Rejected lines that a complaint names; the others are counted."""
@@ -50,6 +55,8 @@ class FileCounts:
         The runs that it became.
     skipped : bool
         Whether the store held it already, so that nothing was written.
+    replaced : tuple of str
+        Runs of an earlier state of the same source that made way.
     """
 
     file: str
@@ -62,6 +69,7 @@ class FileCounts:
     fit_refused_reason: str | None
     run_ids: tuple[str, ...]
     skipped: bool = False
+    replaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +92,25 @@ class IngestReport:
 
 @dataclass(slots=True)
 class _Work:
-    """One source on its way into the store; its rows are named last."""
+    """One source on its way into the store."""
 
-    source: RunSource
-    digest: str
-    runs: list[ParsedRun]
-    rows: list[dict[str, object]]
-    skipped: bool = False
+    task: Task
+    held: tuple[RunRecord, ...] = ()
+    same_as: _Work | None = None
+    stale: tuple[RunRecord, ...] = ()
+    staged: Staged = Staged()  # noqa: RUF009 - a frozen, empty value
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it must be read."""
+        return not self.held and self.same_as is None
+
+    @property
+    def rows(self) -> list[Mapping[str, object]]:
+        """Rows of the runs that it became."""
+        if self.held:
+            return [record.row for record in self.held]
+        return list((self.same_as or self).staged.rows)
 
 
 def ingest_paths(
@@ -102,11 +122,14 @@ def ingest_paths(
     dry_run: bool = False,
     max_rejected: int | None = None,
     progress: Progress | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
 ) -> IngestReport:
     """Read logs into the store.
 
     A source whose digest the store knows is skipped, under whatever name. A changed
-    source replaces its earlier runs. Nothing is written before every source was read.
+    source replaces its earlier runs. Nothing is put in place before every source was read;
+    what is put in place is the same whatever the number of processes.
 
     Parameters
     ----------
@@ -125,6 +148,10 @@ def ingest_paths(
         number is kept in the rejects file and passed over.
     progress : callable, optional
         Called before each run.
+    jobs : int, optional
+        Processes that read; as many as there are cores where the logs are large.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers read instead.
 
     Returns
     -------
@@ -137,46 +164,57 @@ def ingest_paths(
         With the problems of all inputs; the store is then untouched.
     """
     flags = {key: value for key, value in (overrides or {}).items() if value is not None}
-    known = readers()
-    documents = Documents(calib)
     found, problems = _found(sources, flags)
-    held: dict[str, list[RunRecord]] = {}
-    for record in load_store(out).runs:
-        held.setdefault(str(record.row["source_digest"]), []).append(record)
-    work: list[_Work] = []
-    new: dict[str, _Work] = {}
-    for number, source in enumerate(found):
-        if progress is not None:
-            progress(number, len(found), source.name)
-        reader = known[source.reader]
-        digest = source_digest(source, reader, flags, documents)
-        if digest in held:
-            rows = [dict(record.row) for record in held[digest]]
-            work.append(_Work(source, digest, [], rows, skipped=True))
-            kept = [r for row in rows for r in read_rejects(out, str(row["run_id"]))]
-            problems += _over_limit(work[-1], kept, max_rejected)
-        elif digest in new:
-            # The rows are shared, so that they carry the names given below.
-            work.append(_Work(source, digest, [], new[digest].rows, skipped=True))
-        else:
-            try:
-                item = _read(source, reader, digest, flags, documents)
-            except InputError as error:
-                problems += error.problems
-                continue
-            new[digest] = item
-            work.append(item)
-            fresh = [reject for run in item.runs for reject in run.rejects]
-            problems += _over_limit(item, fresh, max_rejected)
-    if problems:
-        raise InputError(problems)
-    records = [record for group in held.values() for record in group]
-    stale = _name(list(new.values()), records)
-    if not dry_run:
-        _write(out, list(new.values()), stale)
+    tasks = [Task(source, flags, calib.resolve(), key=source_key(source.path)) for source in found]
+    if jobs is None:
+        jobs = usual_jobs(len(tasks), sum(_size(task.source) for task in tasks))
+    run = partial(spread, jobs=jobs, scheduler=scheduler)
+    digests = list(run(digest_of, tasks))
+    work = _planned(
+        [replace(task, digest=digest) for task, digest in zip(tasks, digests, strict=True)],
+        load_store(out).runs,
+    )
+    with ExitStack() as stack:
+        new = [item for item in work if item.is_new]
+        if new and not dry_run:
+            folder = stack.enter_context(staging(out)).resolve()
+            for number, item in enumerate(new):
+                item.task = replace(item.task, folder=folder / str(number))
+        results = run(stage, [item.task for item in new])
+        for number, item in enumerate(work):
+            if progress is not None:
+                progress(number, len(work), item.task.source.name)
+            if item.is_new:
+                item.staged = next(results)
+                problems += item.staged.problems
+            problems += _over_limit(item, out, max_rejected)
+        if problems:
+            raise InputError(problems)
+        if new and not dry_run:
+            _put_in_place(out, new)
     if progress is not None:
-        progress(len(found), len(found), "")
+        progress(len(work), len(work), "")
     return IngestReport(tuple(_counts(item) for item in work))
+
+
+def source_key(path: Path) -> str:
+    """Return what tells a source from others of the same name.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Where it stands.
+
+    Returns
+    -------
+    str
+        A digest, from which the place cannot be read back.
+    """
+    return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+
+
+def _size(source: RunSource) -> int:
+    return sum(p.stat().st_size for p in readers()[source.reader].files(source) if p.is_file())
 
 
 def _found(
@@ -196,143 +234,117 @@ def _found(
     return list(found.values()), problems
 
 
-def _read(
-    source: RunSource,
-    reader: Reader,
-    digest: str,
-    flags: Mapping[str, object],
-    documents: Documents,
-) -> _Work:
-    """Read and describe one source."""
-    facts = first_facts(source, flags) if reader.needs_facts else None
-    runs = list(reader.read(source, facts))
-    _refuse_empty(source, runs)
-    rows: list[dict[str, object]] = []
-    for run in runs:
-        said = describe(source, run, flags, documents)
-        reason = run.fit_refused_reason
-        if reason is None and said.facts.pool.pp > 1 and run.timing == "device":
-            reason = (
-                f"with pipeline parallelism (pp {said.facts.pool.pp}) the span of one stage "
-                "is not the step"
-            )
-        rows.append(
-            {
-                "run_id": source.run_id,
-                "engine": said.facts.engine,
-                "engine_version": said.facts.engine_version,
-                "gpu": said.gpu,
-                "model_name": said.model_name,
-                "model_json": said.model_json,
-                "pool_json": said.pool_json,
-                "dtype": said.facts.dtype,
-                "source": source.name,
-                "source_digest": digest,
-                "reader": reader.name,
-                "reader_version": reader.version,
-                "timing": run.timing,
-                "clock": run.clock,
-                "lines_read": run.counts.lines,
-                "steps_kept": run.steps.count,
-                "lines_recognised": run.counts.recognised,
-                "rejected": run.counts.rejected,
-                "recorder_cost_share": run.recorder_cost_share,
-                "fit_refused_reason": reason,
-                "startup_json": compact(dict(run.startup)) if run.startup else None,
-            }
-        )
-    return _Work(source, digest, runs, rows)
+def _planned(tasks: Sequence[Task], records: Sequence[RunRecord]) -> list[_Work]:
+    """Tell which sources must be read, name their runs, and say what they replace."""
+    held: dict[str, list[RunRecord]] = {}
+    for record in records:
+        held.setdefault(str(record.row["source_digest"]), []).append(record)
+    work: list[_Work] = []
+    first: dict[str, _Work] = {}
+    for task in tasks:
+        item = _Work(task)
+        known = tuple(held.get(task.digest, ()))
+        # A kill between two lives leaves a part of them: then all are read again.
+        if known and len(known) >= int(known[0].row.get("lives") or 1):
+            item.held = known
+        elif task.digest in first:
+            item.same_as = first[task.digest]
+        else:
+            first[task.digest] = item
+            item.stale = tuple(r for r in records if _is_earlier(r, task))
+        work.append(item)
+    _name([item for item in work if item.is_new], records)
+    return work
 
 
-def _refuse_empty(source: RunSource, runs: Sequence[ParsedRun]) -> None:
-    """Refuse a source that gives no step at all, naming the first bad line."""
-    if any(run.steps.count or run.intervals for run in runs):
-        return
-    rejects = [reject for run in runs for reject in run.rejects]
-    if not rejects:
-        raise InputError([Problem(str(source.path), None, None, "the log holds no step")])
-    # A step row that cannot be used says more than the span that then has no step.
-    first = min(rejects, key=lambda r: "not joined" in r.reason or "repeated" in r.reason)
-    message = f"no usable step; the first of {len(rejects)} rejected lines: {first.reason}"
-    raise InputError([Problem(_file_of(source, first), first.line, None, message)])
+def _is_earlier(record: RunRecord, task: Task) -> bool:
+    """Tell whether a stored run is an earlier state of a source, or a part of this one."""
+    if record.row["source_digest"] == task.digest:
+        return True
+    key = record.row.get("source_key")
+    if key is None:  # written before sources had keys
+        return bool(record.row["source"] == task.source.name)
+    return bool(key == task.key)
 
 
-def _file_of(source: RunSource, reject: Reject) -> str:
-    return str(source.path / reject.file if source.path.is_dir() else source.path)
+def _name(work: Sequence[_Work], records: Sequence[RunRecord]) -> None:
+    """Give every new source the name of its first run; it does not depend on its rows."""
+    wanted = [item.task.source.run_id for item in work]
+    stale = {record.run_id for item in work for record in item.stale}
+    taken = {record.run_id for record in records} - stale
+    for item in work:
+        source = item.task.source
+        base = source.run_id
+        if wanted.count(base) > 1:
+            base = safe_id(f"{source.path.resolve().parent.name}-{base}")
+        if _is_taken(base, taken):
+            # Another log has the name: the digest tells them apart.
+            base = f"{base}-{item.task.digest.removeprefix('sha256:')[:8]}"
+        taken.add(base)
+        item.task = replace(item.task, name=base)
 
 
-def _over_limit(item: _Work, rejects: Sequence[Reject], max_rejected: int | None) -> list[Problem]:
+def _is_taken(base: str, names: set[str]) -> bool:
+    """Tell whether a name, or that of a later life of it, is in use."""
+    life = re.compile(re.escape(base) + r"(\.\d+)?")
+    return any(life.fullmatch(name) for name in names)
+
+
+def _over_limit(item: _Work, out: Path, max_rejected: int | None) -> list[Problem]:
     """Say which lines of a source a fit would have to do without, when they are too many."""
     usable = any(row["fit_refused_reason"] is None for row in item.rows)
-    if max_rejected is None or not usable or len(rejects) <= max_rejected:
+    count = _total(item, "rejected")
+    if max_rejected is None or not usable or count <= max_rejected or item.same_as is not None:
         return []
-    source = item.source
+    source = item.task.source
     whole = Problem(
         str(source.path),
         None,
         None,
         "more lines cannot be used than a fit may pass over",
-        got=str(len(rejects)),
+        got=str(count),
         allowed=str(max_rejected),
-        hint=f"correct them, or go on without them with --max-rejected {len(rejects)}",
+        hint=f"correct them, or go on without them with --max-rejected {count}",
     )
-    named = rejects[:SHOWN_REJECTS]
-    return [whole, *(Problem(_file_of(source, r), r.line, None, r.reason) for r in named)]
+    named: Sequence[Reject] = item.staged.first_rejects
+    if item.held:
+        names = [record.run_id for record in item.held]
+        named = [r for name in names for r in read_rejects(out, name, SHOWN_REJECTS)]
+    named = sorted(named[:SHOWN_REJECTS], key=lambda r: (r.file, r.line))
+    return [whole, *(Problem(reject_place(source, r), r.line, None, r.reason) for r in named)]
 
 
-def _name(work: Sequence[_Work], records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Give every new run its name, and return the records that they replace."""
-    wanted = [item.source.run_id for item in work]
-    taken = {record.run_id: record for record in records}
-    stale: dict[str, RunRecord] = {}
-    used: set[str] = set()
-    for item in work:
-        base = item.source.run_id
-        if wanted.count(base) > 1:
-            base = safe_id(f"{item.source.path.resolve().parent.name}-{base}")
-        earlier = [r for r in records if r.row["source"] == item.source.name]
-        stale |= {record.run_id: record for record in earlier}
-        names = _lives(base, len(item.rows))
-        if any(name in used or (name in taken and name not in stale) for name in names):
-            # Another log has the name: the digest tells them apart.
-            names = _lives(f"{base}-{item.digest.removeprefix('sha256:')[:8]}", len(item.rows))
-        used.update(names)
-        for row, name in zip(item.rows, names, strict=True):
-            row["run_id"] = name
-    return list(stale.values())
+def _put_in_place(out: Path, work: Sequence[_Work]) -> None:
+    with committing(out):
+        written: set[str] = set()
+        for item in work:
+            for folder, row in zip(item.staged.folders, item.staged.rows, strict=True):
+                name = str(row["run_id"])
+                put_in_place(folder, out / name)
+                written.add(name)
+        for item in work:
+            for record in item.stale:
+                if record.run_id not in written:
+                    shutil.rmtree(record.folder, ignore_errors=True)
 
 
-def _lives(base: str, count: int) -> list[str]:
-    return [base if number == 1 else f"{base}.{number}" for number in range(1, count + 1)]
-
-
-def _write(out: Path, work: Sequence[_Work], stale: Sequence[RunRecord]) -> None:
-    written: set[str] = set()
-    for item in work:
-        for run, row in zip(item.runs, item.rows, strict=True):
-            write_run(out, row, run)
-            written.add(str(row["run_id"]))
-    for record in stale:
-        if record.run_id not in written:
-            shutil.rmtree(record.folder)
-            (out / f"{record.run_id}{REJECTS_SUFFIX}").unlink(missing_ok=True)
+def _total(item: _Work, column: str) -> int:
+    return sum(int(str(row[column])) for row in item.rows)
 
 
 def _counts(item: _Work) -> FileCounts:
-    def total(column: str) -> int:
-        return sum(int(str(row[column])) for row in item.rows)
-
     reasons = [row["fit_refused_reason"] for row in item.rows]
     refused = next((str(reason) for reason in reasons if reason is not None), None)
     return FileCounts(
-        file=item.source.name,
-        lines=total("lines_read"),
-        steps=total("steps_kept"),
-        recognised=total("lines_recognised"),
-        rejected=total("rejected"),
-        reader=item.source.reader,
+        file=item.task.source.name,
+        lines=_total(item, "lines_read"),
+        steps=_total(item, "steps_kept"),
+        recognised=_total(item, "lines_recognised"),
+        rejected=_total(item, "rejected"),
+        reader=item.task.source.reader,
         timing=str(item.rows[0]["timing"]),
         fit_refused_reason=refused,
         run_ids=tuple(str(row["run_id"]) for row in item.rows),
-        skipped=item.skipped,
+        skipped=not item.is_new,
+        replaced=tuple(record.run_id for record in item.stale),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -16,7 +16,10 @@ import pyarrow.parquet as pq
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.kernel.model import Model
 from kernelfit.kernel.pool import Pool
-from kernelfit.store.schema import LATER_TABLES, SCHEMAS, STORE_VERSION, VERSION_KEY
+from kernelfit.store.commit import OLD_SUFFIX, replaced_name
+from kernelfit.store.pruning import Scan, scan_files
+from kernelfit.store.schema import ADDED_TABLES, SCHEMAS, STORE_VERSION, VERSION_KEY
+from kernelfit.store.write import table_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +77,68 @@ class RunRecord:
         pool: Pool = _rebuild(Pool, json.loads(self.row["pool_json"]))
         return pool
 
+    def files(self, name: str) -> tuple[Path, ...]:
+        """Return the files of one of the run's tables.
+
+        Parameters
+        ----------
+        name : str
+            A name from ``SCHEMAS``.
+
+        Returns
+        -------
+        tuple of pathlib.Path
+            One; several for a run that was followed, in order; none where the run was
+            written before there was such a table.
+        """
+        parts = int(self.row.get("parts") or 1)
+        paths = tuple(self.folder / table_file(name, part) for part in range(parts))
+        if name in ADDED_TABLES:
+            return tuple(path for path in paths if path.is_file())
+        return paths
+
     def table(self, name: str) -> pa.Table:
         """Read one of the run's tables.
 
         Parameters
         ----------
         name : str
-            A name from ``TABLES``.
+            A name from ``SCHEMAS``.
 
         Returns
         -------
         pyarrow.Table
-            The table, with the store's schema; empty where the store is older than it.
+            The table, with the store's schema; empty where the run was written before
+            there was such a table.
         """
-        if name in LATER_TABLES and not (self.folder / f"{name}.parquet").is_file():
-            return SCHEMAS[name].empty_table()
-        return pq.read_table(self.folder / f"{name}.parquet", schema=SCHEMAS[name])
+        schema = SCHEMAS[name]
+        tables = [pq.read_table(path, schema=schema) for path in self.files(name)]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def scan(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        where: Mapping[str, tuple[float, float]] | None = None,
+    ) -> Scan:
+        """Read what is needed of one of the run's tables.
+
+        Parameters
+        ----------
+        name : str
+            A name from ``SCHEMAS``.
+        columns : sequence of str, optional
+            Columns that are read; all without it.
+        where : mapping of str to (float, float), optional
+            Least and largest value of a column that is wanted. Row groups whose statistics
+            rule out every row are not read; in the others null is never wanted.
+
+        Returns
+        -------
+        Scan
+            The rows, and how much of the files was read for them.
+        """
+        return scan_files(self.files(name), SCHEMAS[name], columns, where or {})
 
     def sample(self, name: str, most_rows: int) -> pa.Table:
         """Read evenly spaced stretches of a table that is too long to read whole.
@@ -107,13 +156,22 @@ class RunRecord:
             Whole row groups in their order, about ``most_rows`` rows of them; the table
             itself where it is no longer.
         """
-        with pq.ParquetFile(self.folder / f"{name}.parquet") as file:
-            groups, rows = file.num_row_groups, file.metadata.num_rows
-            if rows <= most_rows:
-                return self.table(name)
-            wanted = max(1, groups * most_rows // rows)
-            chosen = [group * groups // wanted for group in range(wanted)]
-            return file.read_row_groups(chosen).cast(SCHEMAS[name])
+        rows = self.rows(name)
+        if rows <= most_rows:
+            return self.table(name)
+        places = [
+            (path, group)
+            for path in self.files(name)
+            for group in range(pq.read_metadata(path).num_row_groups)
+        ]
+        wanted = max(1, len(places) * most_rows // rows)
+        chosen = [places[number * len(places) // wanted] for number in range(wanted)]
+        tables = []
+        for path in dict.fromkeys(path for path, _ in chosen):
+            with pq.ParquetFile(path) as file:
+                groups = [group for one, group in chosen if one == path]
+                tables.append(file.read_row_groups(groups).cast(SCHEMAS[name]))
+        return pa.concat_tables(tables)
 
     def rows(self, name: str) -> int:
         """Return how many rows a table of the run has.
@@ -128,7 +186,7 @@ class RunRecord:
         int
             Its rows.
         """
-        return int(pq.read_metadata(self.folder / f"{name}.parquet").num_rows)
+        return sum(int(pq.read_metadata(path).num_rows) for path in self.files(name))
 
     @property
     def steps(self) -> pa.Table:
@@ -144,6 +202,21 @@ class RunRecord:
     def events(self) -> pa.Table:
         """Host work outside steps."""
         return self.table("events")
+
+    @property
+    def served(self) -> pa.Table:
+        """Requests as served."""
+        return self.table("served")
+
+    @property
+    def observed(self) -> pa.Table:
+        """Statistics that the source publishes in place of single requests."""
+        return self.table("observed")
+
+    @property
+    def intervals(self) -> pa.Table:
+        """Lines of the log about stretches of time."""
+        return self.table("intervals")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +298,17 @@ def _record(folder: Path) -> RunRecord:
                 )
             ]
         )
-    needed = [name for name in SCHEMAS if name not in LATER_TABLES]
-    missing = [name for name in needed if not (folder / f"{name}.parquet").is_file()]
-    if missing or table.num_rows != 1:
+    missing: list[str] = []
+    record = None
+    if table.num_rows == 1:
+        record = RunRecord(folder, table.to_pylist()[0])
+        missing = [
+            file.name for name in SCHEMAS for file in record.files(name) if not file.is_file()
+        ]
+    if record is None or missing:
         message = f"the run is not complete: {', '.join(missing) or 'one row is needed'}"
         raise InputError([Problem(str(folder), None, None, message, hint="ingest its log again")])
-    return RunRecord(folder, table.to_pylist()[0])
+    return record
 
 
 def load_store(out: Path) -> Store:
@@ -255,11 +333,15 @@ def load_store(out: Path) -> Store:
         return Store(())
     records: list[RunRecord] = []
     problems: list[Problem] = []
-    for path in sorted(out.glob("*/runs.parquet")):
-        if path.parent.name.startswith("."):
-            continue
+    found = {path.parent.name: path.parent for path in out.glob("*/runs.parquet")}
+    # What a killed ingestion had set aside to make room, and nothing has taken its place.
+    aside = [folder for name, folder in found.items() if name.endswith(OLD_SUFFIX)]
+    found = {name: folder for name, folder in found.items() if not name.startswith(".")}
+    for folder in aside:
+        found.setdefault(replaced_name(folder), folder)
+    for _, folder in sorted(found.items()):
         try:
-            records.append(_record(path.parent))
+            records.append(_record(folder))
         except InputError as error:
             problems += error.problems
     if problems:

@@ -15,10 +15,15 @@ column that was added later is null in what was written before."""
 VERSION_KEY = b"kernelfit.store.version"
 TABLE_KEY = b"kernelfit.store.table"
 
-TABLES: tuple[str, ...] = ("runs", "steps", "requests", "events", "intervals")
-
-LATER_TABLES: tuple[str, ...] = ("intervals",)
-"""Tables that stores written before them lack; they read as empty."""
+TABLES: tuple[str, ...] = (
+    "runs",
+    "steps",
+    "requests",
+    "events",
+    "served",
+    "observed",
+    "intervals",
+)
 
 
 def _schema(table: str, *columns: tuple[str, pa.DataType, bool]) -> pa.Schema:
@@ -54,10 +59,16 @@ RUNS = _schema(
     ("recorder_cost_share", _REAL, True),
     ("fit_refused_reason", _TEXT, True),
     ("startup_json", _TEXT, True),
+    ("source_key", _TEXT, True),
+    ("life", _SMALL, True),
+    ("lives", _SMALL, True),
+    ("parts", _SMALL, True),
 )
 """One row per run. ``source_digest`` covers the log and the documents that describe it;
 ``lines_read`` is the sum of the three counts after it; ``startup_json`` holds what the
-engine printed of its start that the pool has no word for."""
+engine printed of its start that the pool has no word for. ``source_key`` tells sources of
+one name apart (a digest of the place, which cannot be read back); a log of an engine that was
+started anew holds several ``lives``, each a run; ``parts`` counts the files of each table."""
 
 STEPS = _schema(
     "steps",
@@ -112,8 +123,42 @@ EVENTS = _schema(
     ("start_s", _REAL, True),
     ("duration_s", _REAL, False),
     ("tokens", _INT, True),
+    ("requests", _SMALL, True),
+    ("process", _SMALL, True),
+    ("request", _INT, True),
 )
-"""Host work of requests outside steps: admission, output token, completion."""
+"""One row per piece of host work outside steps, of the kinds ``admission`` (tokens of the
+prompt), ``output`` (new tokens and request outputs of one call) and ``completion`` (output
+tokens of the request)."""
+
+SERVED = _schema(
+    "served",
+    ("run_id", _TEXT, False),
+    ("request", _INT, False),
+    ("arrival_s", _REAL, True),
+    ("first_token_s", _REAL, True),
+    ("finish_s", _REAL, True),
+    ("prompt_tokens", _INT, True),
+    ("output_tokens", _INT, True),
+    ("cached_tokens", _INT, True),
+    ("chunks", _INT, True),
+    ("queue_s", _REAL, True),
+    ("prefill_s", _REAL, True),
+    ("decode_s", _REAL, True),
+    ("observer", _TEXT, False),
+)
+"""One row per request served, as the ``client`` or the ``engine`` saw it."""
+
+OBSERVED = _schema(
+    "observed",
+    ("run_id", _TEXT, False),
+    ("quantity", _TEXT, False),
+    ("statistic", _TEXT, False),
+    ("value", _REAL, False),
+    ("count", _INT, True),
+    ("window", _INT, True),
+)
+"""One row per statistic that a source publishes in place of single requests."""
 
 _INTERVAL_TEXT = ("graph_mode",)
 _INTERVAL_LIST = ("acceptance_by_position",)
@@ -144,5 +189,10 @@ SCHEMAS: dict[str, pa.Schema] = {
     "steps": STEPS,
     "requests": REQUESTS,
     "events": EVENTS,
+    "served": SERVED,
+    "observed": OBSERVED,
     "intervals": INTERVALS,
 }
+
+ADDED_TABLES: frozenset[str] = frozenset(("served", "observed", "intervals"))
+"""Tables that a run written earlier may lack; they are then empty."""
