@@ -1,0 +1,1 @@
+"""Speed and memory of reading logs into the store."""
