@@ -1,1 +1,1 @@
-"""Speed and memory of reading logs into the store."""
+"""How fast logs become a store, and in how much memory."""

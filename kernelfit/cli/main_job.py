@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelfit.cli.files import write
-from kernelfit.cli.ingesting import ingest_rows, read_logs, stored_runs
+from kernelfit.cli.ingesting import (
+    Reading,
+    counts_of,
+    ingest_rows,
+    read_logs,
+    split_stores,
+    stored_runs,
+)
 from kernelfit.cli.places import file_name
 from kernelfit.cli.prior_files import check_chips, read_priors
 from kernelfit.cli.screen import Screen
@@ -32,7 +39,7 @@ class Job:
     Attributes
     ----------
     sources : tuple of pathlib.Path
-        The logs.
+        The logs, and trace stores.
     out : pathlib.Path
         Receives ``calib/`` and the trace store.
     report : pathlib.Path
@@ -51,6 +58,8 @@ class Job:
         The command as it was typed.
     priors : tuple of pathlib.Path
         Documents of priors and earlier calibrations.
+    jobs : int or None
+        Processes that read logs; None for as many as serve.
     """
 
     sources: tuple[Path, ...]
@@ -63,6 +72,7 @@ class Job:
     overrides: Mapping[str, object]
     command: str
     priors: tuple[Path, ...] = ()
+    jobs: int | None = None
 
 
 def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
@@ -89,18 +99,18 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
         When an input cannot be used, or nothing is left to fit; no calibration, kernel or
         report is then touched.
     """
+    from kernelfit.store.ingest import IngestReport
+
     # Read first: a mistake in a small file shall not wait for the logs.
     given = read_priors(job.priors)
-    ingested = read_logs(
-        screen,
-        job.sources,
-        job.out,
-        overrides=job.overrides,
-        calib=job.calib,
-        dry_run=dry_run,
-        max_rejected=job.max_rejected,
-    )
-    records = stored_runs(job.out, ingested)
+    stores, logs = split_stores(job.sources)
+    ingested = IngestReport(())
+    if logs:
+        reading = Reading(job.overrides, job.calib, dry_run, job.max_rejected, job.jobs)
+        ingested = read_logs(screen, logs, job.out, reading)
+    records = stored_runs(job.out, ingested, stores)
+    if stores:
+        ingested = IngestReport(counts_of(records, job.max_rejected))
     chips = _chips(records, job.calib)
     check_chips(job.priors, given, [chip.name for chip in chips.values()])
     fits, refused = _fit(screen, job, records, chips, given)

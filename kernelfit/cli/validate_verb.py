@@ -116,16 +116,18 @@ def _runs(
     screen: Screen, source: Calibration, traces: list[Path], out: Path, calib: Path | None
 ) -> tuple[RunSteps, ...]:
     """Return the gated runs of the calibration's GPU type."""
-    from kernelfit.cli.ingesting import read_logs, stored_runs
+    from kernelfit.cli.ingesting import Reading, read_logs, split_stores, stored_runs
     from kernelfit.cli.places import calib_folder
     from kernelfit.documents.problems import InputError, Problem
     from kernelfit.fit.gates import apply_gates, with_copies, with_probe_reference
     from kernelfit.fit.pipeline import collect_runs
+    from kernelfit.store.ingest import IngestReport
 
-    ingested = read_logs(
-        screen, traces, out, overrides={}, calib=calib_folder(calib), dry_run=False
-    )
-    records = stored_runs(out, ingested)
+    stores, logs = split_stores(traces)
+    ingested = IngestReport(())
+    if logs:
+        ingested = read_logs(screen, logs, out, Reading({}, calib_folder(calib)))
+    records = stored_runs(out, ingested, stores)
     runs, refused = collect_runs(records, {source.chip.name: source.chip})
     judged = (apply_gates(run) for run in with_probe_reference(with_copies(runs)))
     kept = tuple(passed for passed, _ in judged if passed.size)

@@ -18,7 +18,7 @@ from kernelfit.logs.source import RunSource
 from kernelfit.logs.table_files import is_table
 
 RUN_DOCUMENT = "run.yaml"
-_LOG_SUFFIXES = (".log", ".log.gz")
+_LOG_SUFFIXES = (".log", ".log.gz", ".log.zst")
 
 
 def _is_log(path: Path) -> bool:
@@ -27,12 +27,12 @@ def _is_log(path: Path) -> bool:
 
 _KINDS: dict[str, tuple[Callable[[Path], bool], str]] = {
     "table": (is_table, "table (.csv, .tsv or .parquet)"),
-    "vllm-log": (_is_log, "log (.log or .log.gz)"),
+    "vllm-log": (_is_log, "log (.log, .log.gz or .log.zst)"),
     "dynamo-fpm": (is_fpm_file, "forward pass metrics (.jsonl, or a .csv with its columns)"),
     "blis-trace": (is_blis_trace, "chunk times (.itl.csv)"),
-    "sglang-log": (_is_log, "log (.log or .log.gz)"),
+    "sglang-log": (_is_log, "log (.log, .log.gz or .log.zst)"),
     "sglang-fpm": (is_fpm_file, "forward pass metrics (.jsonl)"),
-    "trtllm-log": (_is_log, "log (.log or .log.gz)"),
+    "trtllm-log": (_is_log, "log (.log, .log.gz or .log.zst)"),
     "otel-steps": (is_otel_file, "step summaries (.parquet or .jsonl)"),
 }
 """Which files of a folder a reader reads, and what to call them."""
@@ -104,7 +104,8 @@ def _runs(path: Path, named: str | None) -> list[RunSource]:
     if path.is_file():
         document = path.parent / RUN_DOCUMENT
         return [_file(path, document if document.is_file() else None, named, path.parent)]
-    if named is None and not (path / RUN_DOCUMENT).is_file() and recorder_files(path, "engine"):
+    recorded = named in (None, "kernelfit")
+    if recorded and not (path / RUN_DOCUMENT).is_file() and recorder_files(path, "engine"):
         return [_source(path, None, "kernelfit", path.parent)]
     found: list[RunSource] = []
     problems: list[Problem] = []
@@ -224,6 +225,16 @@ def _source(
         name = absolute.name
     stem = absolute.name
     if path.is_file():
-        for suffix in (".gz", ".itl.csv", ".log", ".csv", ".tsv", ".parquet", ".jsonl", ".txt"):
+        for suffix in (
+            ".gz",
+            ".zst",
+            ".itl.csv",
+            ".log",
+            ".csv",
+            ".tsv",
+            ".parquet",
+            ".jsonl",
+            ".txt",
+        ):
             stem = stem.removesuffix(suffix)
     return RunSource(path, document, reader, name, safe_id(run_id or stem))

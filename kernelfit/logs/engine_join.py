@@ -65,7 +65,7 @@ class EngineJoin:
         self.number = number
         self.engine = engine
         self.workers = tuple(workers)
-        self.on_gpu = tuple(on_gpu)
+        self.on_gpu = list(on_gpu)
         self.recognised = 0
         self.cost_ns = 0
         self.busy_s = 0.0
@@ -76,6 +76,17 @@ class EngineJoin:
     def feeds(self) -> tuple[Feed[StepColumns] | Feed[WorkerColumns], ...]:
         """The engine's file and its workers'."""
         return (self.engine, *self.workers)
+
+    def add_worker(self, worker: Feed[WorkerColumns]) -> None:
+        """Take up a worker; possible until the first steps are joined.
+
+        Parameters
+        ----------
+        worker : Feed
+            The worker's file.
+        """
+        self.workers = (*self.workers, worker)
+        self.on_gpu.append(False)
 
     def join(self, upto: int | None) -> Piece:
         """Join what has come in.
@@ -99,6 +110,9 @@ class EngineJoin:
         rows = self.engine.take(upto)
         calls = [worker.take(upto) for worker in self.workers]
         steps, requests = make_steps(0, {}), Requests.none()
+        for place, call in enumerate(calls):
+            if call is not None:
+                self.on_gpu[place] |= bool(np.isfinite(call.gpu_s).any())
         spans = [
             _spans(feed, on_gpu, call)
             for feed, on_gpu, call in zip(self.workers, self.on_gpu, calls, strict=True)
@@ -183,14 +197,23 @@ class EngineJoin:
     def _lose(self, name: str, rows: int) -> None:
         self._lost[name] = self._lost.get(name, 0) + rows
 
-    def damages(self) -> None:
-        """Reject the ends of damaged files, each once, saying what was lost with them."""
+    def damages(self) -> Piece:
+        """Reject the ends of damaged files, each once, saying what was lost with them.
+
+        Returns
+        -------
+        Piece
+            Without steps.
+        """
+        rejects = []
         for feed in self.feeds:
             if feed.damage is not None:
                 reason = f"the compressed file ends early or is damaged: {feed.damage}"
                 if lost := self._lost.get(feed.name, 0):
                     reason += f"; {lost} later rows of the other files have no partner in it"
                 feed.reject(feed.lines, reason)
+            rejects += feed.rejected()
+        return Piece(make_steps(0, {}), Requests.none(), tuple(rejects))
 
 
 def _spans(feed: Feed[WorkerColumns], on_gpu: bool, rows: WorkerColumns | None) -> Spans:

@@ -34,6 +34,9 @@ class Feed(Generic[Columns]):
         ``engine`` or ``worker``.
     blocks : iterator of (int, bytes), optional
         Stretches of the file; without it the file is read from its beginning to its end.
+    late : bool
+        Whether a row that belongs before one that was taken is rejected, because what was
+        taken cannot be had back.
 
     Attributes
     ----------
@@ -54,7 +57,12 @@ class Feed(Generic[Columns]):
     """
 
     def __init__(
-        self, path: Path, role: str, blocks: Iterator[tuple[int, bytes]] | None = None
+        self,
+        path: Path,
+        role: str,
+        blocks: Iterator[tuple[int, bytes]] | None = None,
+        *,
+        late: bool = False,
     ) -> None:
         self.path = path
         self.role = role
@@ -72,6 +80,7 @@ class Feed(Generic[Columns]):
         self._held: deque[Block] = deque()
         self._split: tuple[int, list[bytes]] = (0, [])
         self._taken = -1
+        self._late = late
 
     @property
     def name(self) -> str:
@@ -153,7 +162,12 @@ class Feed(Generic[Columns]):
             # Of equal ordinals the first row stays in front.
             rows = rows.take(np.argsort(rows.ordinal, kind="stable"))
         if int(rows.ordinal[0]) <= self._taken:
-            raise Disordered
+            if not self._late:
+                raise Disordered
+            begin = int(np.searchsorted(rows.ordinal, self._taken, side="right"))
+            for line in rows.line[:begin].tolist():
+                self.reject(line, "it came after later steps had been stored")
+            rows = rows.part(begin, rows.count)
         end = rows.count
         if upto is not None:
             end = int(np.searchsorted(rows.ordinal, upto, side="right"))

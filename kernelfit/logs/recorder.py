@@ -168,10 +168,10 @@ class RecordedRun:
     @property
     def head(self) -> ParsedRun:
         """What is known before the first piece, as ``PiecewiseRun.head``."""
-        return self._parsed(share=None)
+        return self.summary()
 
     def pieces(self) -> Iterator[Piece]:
-        """Read the run; yields and errors as ``PiecewiseRun.pieces``."""
+        """Read the run; parameters and errors as ``PiecewiseRun.pieces``."""
         for join in self._joins:
             for piece in _with_warm_up(_joined(join, self._whole)):
                 self._steps += piece.steps.count
@@ -183,30 +183,54 @@ class RecordedRun:
                 yield piece
 
     def summary(self) -> ParsedRun:
-        """Return everything else, as ``PiecewiseRun.summary``."""
-        busy_s = sum(join.busy_s for join in self._joins)
-        cost_s = sum(join.cost_ns for join in self._joins) * 1e-9
-        return self._parsed(share=cost_s / busy_s if busy_s > 0 else None)
+        """Return everything else; parameters and returns as ``PiecewiseRun.summary``."""
+        return recorded(self._joins, self._orphans, self._steps, self._rejected)
 
-    def _parsed(self, share: float | None) -> ParsedRun:
-        feeds = [*(feed for join in self._joins for feed in join.feeds), *self._orphans]
-        recognised = sum(f.recognised for f in feeds) + sum(j.recognised for j in self._joins)
-        versions = {h.engine_version for f in feeds for _, h in f.headers if h.engine_version}
-        stated: dict[str, object] = {"engine": "vllm", "reader": FORMAT_NAME}
-        if len(versions) == 1:
-            stated["engine_version"] = versions.pop()
-        return ParsedRun(
-            steps=make_steps(0, {}),
-            requests=Requests.none(),
-            rejects=(),
-            counts=Counts(sum(f.lines for f in feeds), self._steps, recognised, self._rejected),
-            timing="device",
-            clock="monotonic clock of the engine's machine",
-            composition="per_request",
-            stated=stated,
-            recorder_cost_share=share,
-            fit_refused_reason=_refusal(share),
-        )
+
+def recorded(
+    joins: Sequence[EngineJoin],
+    orphans: Sequence[Feed[WorkerColumns]],
+    steps: int,
+    rejected: int,
+    waiting: int = 0,
+) -> ParsedRun:
+    """Return what a recording is, beside its steps.
+
+    Parameters
+    ----------
+    joins : sequence of EngineJoin
+        The engines of one run.
+    orphans : sequence of Feed
+        Workers of no engine.
+    steps, rejected, waiting : int
+        Steps and rejects so far, and rows that were read and are neither yet.
+
+    Returns
+    -------
+    ParsedRun
+        Without steps, requests and rejects.
+    """
+    busy_s = sum(join.busy_s for join in joins)
+    cost_s = sum(join.cost_ns for join in joins) * 1e-9
+    share = cost_s / busy_s if busy_s > 0 else None
+    feeds = [*(feed for join in joins for feed in join.feeds), *orphans]
+    recognised = sum(f.recognised for f in feeds) + sum(j.recognised for j in joins)
+    versions = {h.engine_version for f in feeds for _, h in f.headers if h.engine_version}
+    stated: dict[str, object] = {"engine": "vllm", "reader": FORMAT_NAME}
+    if len(versions) == 1:
+        stated["engine_version"] = versions.pop()
+    return ParsedRun(
+        steps=make_steps(0, {}),
+        requests=Requests.none(),
+        rejects=(),
+        counts=Counts(sum(f.lines for f in feeds) - waiting, steps, recognised, rejected),
+        timing="device",
+        clock="monotonic clock of the engine's machine",
+        composition="per_request",
+        stated=stated,
+        recorder_cost_share=share,
+        fit_refused_reason=_refusal(share),
+    )
 
 
 def _joined(join: EngineJoin, whole: bool) -> Iterator[Piece]:
@@ -224,8 +248,8 @@ def _joined(join: EngineJoin, whole: bool) -> Iterator[Piece]:
             # Beyond the engine's last step; so that they do not pile up.
             if worker.waiting >= 2 * CHUNK_STEPS and not whole and worker.seen > engine.seen:
                 yield join.join(engine.seen)
-    join.damages()
     yield join.join(None)
+    yield join.damages()
 
 
 def _with_warm_up(pieces: Iterator[Piece]) -> Iterator[Piece]:

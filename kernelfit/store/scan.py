@@ -91,7 +91,7 @@ class RunRecord:
             One; several for a run that was followed, in order; none where the run was
             written before there was such a table.
         """
-        parts = int(self.row.get("parts") or 1)
+        parts = 1 if name == "runs" else int(self.row.get("parts") or 1)
         paths = tuple(self.folder / table_file(name, part) for part in range(parts))
         if name in ADDED_TABLES:
             return tuple(path for path in paths if path.is_file())
