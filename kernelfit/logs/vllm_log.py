@@ -41,7 +41,7 @@ _CLOCKS = {
 }
 
 
-PIECE_STEPS = 1 << 16
+PIECE_STEPS = 1 << 14
 """Steps that are handed on together; the first of them say what is warm-up [steps]."""
 
 
