@@ -146,18 +146,8 @@ class Steps:
         return Steps(*(getattr(self, f.name)[keep] for f in fields(self)))
 
 
-FLOAT_COLUMNS = frozenset(
-    (
-        "start_s",
-        "duration_s",
-        "schedule_s",
-        "dispatch_s",
-        "wait_s",
-        "update_s",
-        "probe_s",
-        "kv_usage",
-    )
-)
+_TIMES = ("schedule_s", "dispatch_s", "wait_s", "update_s", "probe_s")
+FLOAT_COLUMNS = frozenset(("start_s", "duration_s", *_TIMES, "kv_usage"))
 
 
 def make_steps(count: int, columns: Mapping[str, NDArray[np.generic]]) -> Steps:

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kernelfit.logs.arrays import Floats, Ints
-
 CLOCK_STEP_S = 10.0
 """A stamp that goes back further than this marks a new run: lines of one process come in
 order, and several processes print within an interval of each other [s]."""
-
-STAMP = re.compile(
-    rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|(?<!\d)\d\d-\d\d \d\d:\d\d:\d\d"
-    rb"|\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d|(?<![\d:])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-)
-"""Any stamp, in the bytes of a line."""
 
 _DAY_S = 86_400.0
 _YEAR_S = 366 * _DAY_S
@@ -85,37 +74,3 @@ def went_back(before: tuple[float, float], now: tuple[float, float]) -> bool:
         return False
     # Most of a period back is a period on: the year or the day began anew.
     return now[1] == 0.0 or back_s < 0.5 * now[1]
-
-
-def stamps_s(stamps: NDArray[np.generic]) -> tuple[NDArray[np.bool_], Floats]:
-    """Read many stamps, of which most repeat the one before.
-
-    Parameters
-    ----------
-    stamps : ndarray of bytes, shape (n,)
-        Texts of one length.
-
-    Returns
-    -------
-    tuple of (ndarray of bool, ndarray of float64)
-        Which are sound, shape (n,); and all as ``stamp_s`` returns them [s], shape (n, 2).
-    """
-    first = _changes(stamps)
-    texts = stamps[first].tolist()
-    sound = [STAMP.fullmatch(text) is not None for text in texts]
-    read = [
-        stamp_s(text.decode()) if fine else None for text, fine in zip(texts, sound, strict=True)
-    ]
-    lengths = np.diff(np.append(first, stamps.size))
-    seconds = np.array([(np.nan, np.nan) if pair is None else pair for pair in read])
-    return (
-        np.repeat(np.array(sound, dtype=bool), lengths),
-        np.repeat(seconds.reshape(-1, 2), lengths, axis=0),
-    )
-
-
-def _changes(stamps: NDArray[np.generic]) -> Ints:
-    """Return the first of every stretch of equal stamps."""
-    if not stamps.size:
-        return np.empty(0, dtype=np.int64)
-    return np.flatnonzero(np.concatenate([np.ones(1, bool), stamps[1:] != stamps[:-1]]))

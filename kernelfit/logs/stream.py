@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -83,7 +83,7 @@ class StreamingReader(Reader, Protocol):
 
     def open(
         self, source: RunSource, facts: RunFacts | None, *, whole: bool = False
-    ) -> tuple[PiecewiseRun, ...]:
+    ) -> Iterable[PiecewiseRun]:
         """Open a source.
 
         Parameters
@@ -97,8 +97,9 @@ class StreamingReader(Reader, Protocol):
 
         Returns
         -------
-        tuple of PiecewiseRun
-            One per life of the engine, to be read in this order.
+        iterable of PiecewiseRun
+            One per life of the engine, to be read in this order: the next is known only
+            when the last piece of the one before was taken.
 
         Raises
         ------
@@ -124,7 +125,7 @@ class _Held:
 
 def open_runs(
     reader: Reader, source: RunSource, facts: RunFacts | None, *, whole: bool = False
-) -> tuple[PiecewiseRun, ...]:
+) -> Iterable[PiecewiseRun]:
     """Open a source with any reader.
 
     Parameters

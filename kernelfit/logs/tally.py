@@ -23,13 +23,16 @@ class Tally:
         Name of the log, for rejects.
     lines, recognised : int
         Lines read so far, and those that are known and are no step.
-    rejects : list of Reject
+    rejected : int
         Lines that could not be used.
+    rejects : list of Reject
+        Those that were not taken away yet.
     """
 
     file: str
     lines: int = 0
     recognised: int = 0
+    rejected: int = 0
     rejects: list[Reject] = field(default_factory=list)
 
     def know(self, lines: int = 1) -> None:
@@ -56,6 +59,7 @@ class Tally:
             The line; only its form is kept.
         """
         self.lines += 1
+        self.rejected += 1
         self.rejects.append(Reject(self.file, number, reason, text))
 
     def absorb(self, other: Tally) -> None:
@@ -68,6 +72,7 @@ class Tally:
         """
         self.lines += other.lines
         self.recognised += other.recognised
+        self.rejected += other.rejected
         self.rejects += other.rejects
 
     def counts(self) -> Counts:
@@ -78,10 +83,20 @@ class Tally:
         Counts
             What is neither recognised nor rejected became a step.
         """
-        rejected = len(self.rejects)
-        return Counts(
-            self.lines, self.lines - self.recognised - rejected, self.recognised, rejected
-        )
+        steps = self.lines - self.recognised - self.rejected
+        return Counts(self.lines, steps, self.recognised, self.rejected)
+
+    def taken(self) -> tuple[Reject, ...]:
+        """Take the rejects away; they stay counted.
+
+        Returns
+        -------
+        tuple of Reject
+            Since the last time.
+        """
+        found = tuple(self.rejects)
+        self.rejects.clear()
+        return found
 
 
 def log_lines(path: Path) -> Iterator[tuple[int, bytes, str | None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 from kernelfit.logs.intervals import Interval
 
@@ -29,6 +30,16 @@ _STATS = re.compile(
     rf"Avg generation throughput: (?P<generation>{_N[1:-1]}) tokens/s, "
     rf"Running: (?P<running>\d{{1,9}}) reqs, "
     rf"(?:Swapped: (?P<swapped>\d{{1,9}}) reqs, Pending|Waiting): (?P<waiting>\d{{1,9}}) reqs"
+)
+_PERCENT = r"\d{1,2}(?:\.\d{1,12})?|100(?:\.0{1,12})?"
+# Nearly every such line; what has more is taken apart field by field.
+_PLAIN = re.compile(
+    r"(?:Engine (?P<engine>\d{3}): |(?<!Aggregated: ))"
+    r"Avg prompt throughput: (?P<prompt>\d{1,15}\.\d{1,12}) tokens/s, "
+    r"Avg generation throughput: (?P<generation>\d{1,15}\.\d{1,12}) tokens/s, "
+    r"Running: (?P<running>\d{1,9}) reqs, Waiting: (?P<waiting>\d{1,9}) reqs, "
+    rf"[A-Z]+ KV cache usage: (?P<kv>{_PERCENT})%"
+    rf"(?:, Prefix cache hit rate: (?P<prefix>{_PERCENT})%)?$"
 )
 _KV = re.compile(rf", ([\w+ ]+?) KV cache usage: {_N}%\.?")
 _MORE: tuple[tuple[str, re.Pattern[str], float], ...] = (
@@ -77,7 +88,18 @@ def _whole(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
-def intervals_of(text: str, number: int, engine: int) -> tuple[Interval, ...] | str:
+After = Callable[[int | None], int | None]
+"""Returns the last step of an engine before the line."""
+
+
+def _never(engine: int | None) -> int | None:
+    del engine
+    return None
+
+
+def intervals_of(
+    text: str, number: int, engine: int, after: After = _never
+) -> tuple[Interval, ...] | str:
     """Return what an interval line says.
 
     Parameters
@@ -88,6 +110,8 @@ def intervals_of(text: str, number: int, engine: int) -> tuple[Interval, ...] | 
         Its line number.
     engine : int
         The engine whose process printed it, where the line itself does not say.
+    after : callable
+        Returns the last step of an engine before the line.
 
     Returns
     -------
@@ -96,9 +120,9 @@ def intervals_of(text: str, number: int, engine: int) -> tuple[Interval, ...] | 
         somebody else's.
     """
     if WORDS[0] in text:
-        return _stats(text, number, engine)
+        return _stats(text, number, engine, after)
     if "SpecDecoding metrics: " in text:
-        return _spec(text, number, engine)
+        return _spec(text, number, engine, after)
     if "Speculative metrics: " in text:
         found = _SPEC_V0.search(text)
         if found is None:
@@ -109,6 +133,7 @@ def intervals_of(text: str, number: int, engine: int) -> tuple[Interval, ...] | 
                 "speculation",
                 number,
                 engine=engine,
+                after_step=after(engine),
                 acceptance_rate=_real(rate),
                 system_efficiency=_real(efficiency),
                 accepted_tokens=_whole(accepted),
@@ -125,19 +150,27 @@ def intervals_of(text: str, number: int, engine: int) -> tuple[Interval, ...] | 
                 "prefix_cache",
                 number,
                 engine=engine,
+                after_step=after(engine),
                 prefix_hit_rate=_real(found.group(1), 100),
                 cpu_prefix_hit_rate=_real(found.group(2), 100),
             ),
         )
     if WORDS[5] in text:
-        return _histogram(text, number, engine)
+        return _histogram(text, number, engine, after)
     if "MFU: " in text:
         found = _MFU.search(text)
         if found is None:
             return ()
         flop, traffic = _real(found.group(1), 1e-12), _real(found.group(2), 1e-9)
         return (
-            Interval("utilisation", number, engine=engine, flop_per_s=flop, bytes_per_s=traffic),
+            Interval(
+                "utilisation",
+                number,
+                engine=engine,
+                after_step=after(engine),
+                flop_per_s=flop,
+                bytes_per_s=traffic,
+            ),
         )
     row = PADDING_ROW.search(text)
     if row is None or row.group(4) not in _GRAPH_MODES:
@@ -147,6 +180,7 @@ def intervals_of(text: str, number: int, engine: int) -> tuple[Interval, ...] | 
             "graph_padding",
             number,
             engine=engine,
+            after_step=after(engine),
             unpadded_tokens=int(row.group(1)),
             padded_tokens=int(row.group(2)),
             count=int(row.group(5)),
@@ -155,7 +189,25 @@ def intervals_of(text: str, number: int, engine: int) -> tuple[Interval, ...] | 
     )
 
 
-def _stats(text: str, number: int, engine: int) -> tuple[Interval, ...] | str:
+def _stats(text: str, number: int, engine: int, after: After) -> tuple[Interval, ...] | str:
+    plain = _PLAIN.search(text)
+    if plain is not None:
+        one = plain.group("engine")
+        own = engine if one is None else int(one)
+        return (
+            Interval(
+                "throughput",
+                number,
+                engine=own,
+                after_step=after(own),
+                prompt_tokens_per_s=_real(plain.group("prompt")),
+                generation_tokens_per_s=_real(plain.group("generation")),
+                running_requests=_whole(plain.group("running")),
+                waiting_requests=_whole(plain.group("waiting")),
+                kv_usage=_real(plain.group("kv"), 100),
+                prefix_hit_rate=_real(plain.group("prefix"), 100),
+            ),
+        )
     found = _STATS.search(text)
     if found is None:
         return _CUT
@@ -184,11 +236,13 @@ def _stats(text: str, number: int, engine: int) -> tuple[Interval, ...] | str:
         return "KV cache usage above 100 %"
     several = found.group("engines")
     stated = found.group("engine")
+    printed = None if several else int(stated) if stated else engine
     return (
         Interval(
             "throughput",
             number,
-            engine=None if several else int(stated) if stated else engine,
+            engine=printed,
+            after_step=after(printed),
             engines=int(several) if several else 1,
             prompt_tokens_per_s=_real(found.group("prompt")),
             generation_tokens_per_s=_real(found.group("generation")),
@@ -202,7 +256,7 @@ def _stats(text: str, number: int, engine: int) -> tuple[Interval, ...] | str:
     )
 
 
-def _spec(text: str, number: int, engine: int) -> tuple[Interval, ...] | str:
+def _spec(text: str, number: int, engine: int, after: After) -> tuple[Interval, ...] | str:
     found = _SPEC.search(text)
     if found is None:
         return _CUT
@@ -216,12 +270,14 @@ def _spec(text: str, number: int, engine: int) -> tuple[Interval, ...] | str:
         return _CUT
     # Its words say that an engine stands before it, as in every line of the interval.
     said = re.search(r"Engine (\d{3}): $", text[: found.start()])
+    printed = int(said.group(1)) if said else engine
     positions = tuple(_real(word) for word in (listed or "").split(", ") if word)
     return (
         Interval(
             "speculation",
             number,
-            engine=int(said.group(1)) if said else engine,
+            engine=printed,
+            after_step=after(printed),
             mean_acceptance_length_tokens=_real(length),
             accepted_tokens_per_s=_real(accepted_rate),
             drafted_tokens_per_s=_real(drafted_rate),
@@ -233,7 +289,7 @@ def _spec(text: str, number: int, engine: int) -> tuple[Interval, ...] | str:
     )
 
 
-def _histogram(text: str, number: int, engine: int) -> tuple[Interval, ...] | str:
+def _histogram(text: str, number: int, engine: int, after: After) -> tuple[Interval, ...] | str:
     found = _HISTOGRAM.search(text)
     if found is None or _ENTRIES.fullmatch(found.group(1)) is None:
         return _CUT
@@ -242,6 +298,7 @@ def _histogram(text: str, number: int, engine: int) -> tuple[Interval, ...] | st
             "batch_size",
             number,
             engine=engine,
+            after_step=after(engine),
             padded_tokens=int(size),
             count=int(count),
             forward_s=_real(time, 1e3),

@@ -15,6 +15,7 @@ from kernelfit.logs.vllm_lines import Printed
 from kernelfit.logs.vllm_rows import STAMP_KINDS, Rows
 
 _PENDING_ROWS = 4096
+Table = tuple[Ints, Ints, Floats, Floats]
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Life:
     when: dict[int, tuple[float, float]] = field(default_factory=dict)
     kind: int = 0
     steps: int = 0
-    _parts: list[tuple[Ints, Ints, Floats, Floats]] = field(default_factory=list)
+    _parts: list[Table] = field(default_factory=list)
     _pending: list[tuple[tuple[int, ...], tuple[float, float]]] = field(default_factory=list)
 
     @property
@@ -96,8 +97,13 @@ class Life:
             self._parts.append((whole[0], whole[1:], real[0], real[1]))
             self._pending.clear()
 
-    def table(self) -> tuple[Ints, Ints, Floats, Floats]:
-        """Return the steps.
+    def table(self, most: int | None = None) -> Table:
+        """Take steps away, the first ones first.
+
+        Parameters
+        ----------
+        most : int, optional
+            Largest number of steps; all without it.
 
         Returns
         -------
@@ -107,16 +113,25 @@ class Life:
             the KV cache [1], shape (steps,) each.
         """
         self._flush()
-        if not self._parts:
-            nothing = np.empty(0, dtype=np.int64)
-            return nothing, np.empty((5, 0), dtype=np.int64), np.empty(0), np.empty(0)
-        engine, counts, elapsed_s, usage = zip(*self._parts, strict=True)
-        return (
+        nothing = np.empty(0, dtype=np.int64)
+        parts = [(nothing, np.empty((5, 0), dtype=np.int64), np.empty(0), np.empty(0))]
+        engine, counts, elapsed_s, usage = zip(*(parts + self._parts), strict=True)
+        whole = (
             np.concatenate(engine),
             np.concatenate(counts, axis=1),
             np.concatenate(elapsed_s),
             np.concatenate(usage),
         )
+        self._parts = []
+        if most is not None and whole[0].size > most:
+            self._parts = [(*(part[..., most:] for part in whole),)]  # type: ignore[list-item]
+            return whole[0][:most], whole[1][:, :most], whole[2][:most], whole[3][:most]
+        return whole
+
+    @property
+    def waiting(self) -> int:
+        """Steps that were not taken away yet."""
+        return sum(part[0].size for part in self._parts) + len(self._pending)
 
 
 class Lives:
@@ -139,6 +154,36 @@ class Lives:
 
     def __iter__(self) -> Iterator[Life]:
         return iter(self._all)
+
+    def ended(self, place: int) -> bool:
+        """Whether a life is over: a later one has measured something.
+
+        Parameters
+        ----------
+        place : int
+            Which life, from 0.
+
+        Returns
+        -------
+        bool
+            False while what follows may turn out to belong to it.
+        """
+        return any(not life.empty for life in self._all[place + 1 :])
+
+    def at(self, place: int) -> Life | None:
+        """Return a life.
+
+        Parameters
+        ----------
+        place : int
+            Which one, from 0.
+
+        Returns
+        -------
+        Life or None
+            None where there is none.
+        """
+        return self._all[place] if place < len(self._all) else None
 
     def begin(self) -> Life:
         """Begin a new life.

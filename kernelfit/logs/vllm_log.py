@@ -7,25 +7,41 @@ intervals, start-up lines become facts of the run, and everything else counts as
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.documents.runs import RunFacts
-from kernelfit.logs.columns import UNKNOWN, Ints, ParsedRun, Requests, Steps, make_steps
+from kernelfit.logs.columns import (
+    UNKNOWN,
+    Counts,
+    Floats,
+    Ints,
+    ParsedRun,
+    Requests,
+    Steps,
+    make_steps,
+)
 from kernelfit.logs.marks import mark_bit, warmup_bits
 from kernelfit.logs.source import RunSource
+from kernelfit.logs.stream import Piece, PiecewiseRun, collected
 from kernelfit.logs.vllm_coverage import COVERAGE
 from kernelfit.logs.vllm_lives import Life
-from kernelfit.logs.vllm_parse import Parser, parse
+from kernelfit.logs.vllm_parse import Parser, parse, parsed
 from kernelfit.logs.vllm_rows import STAMP_KINDS
+from kernelfit.logs.vllm_shapes import Shapes
 
 _CLOCKS = {
     "printed": "printed lines: month and day, whole seconds, no year",
     "dated_ms": "printed lines: date and milliseconds",
     "container": "printed lines: stamp of the container runtime",
 }
+
+
+PIECE_STEPS = 1 << 14
+"""Steps that are handed on together; the first of them say what is warm-up [steps]."""
 
 
 def iteration_tokens(path: Path) -> Iterator[tuple[int, int, int]]:
@@ -65,72 +81,128 @@ class VllmLogReader:
         """Return the log; parameters as ``Reader.files``."""
         return (source.path,)
 
+    def open(
+        self, source: RunSource, facts: RunFacts | None, *, whole: bool = False
+    ) -> Iterator[PiecewiseRun]:
+        """Open a log; parameters and errors as ``StreamingReader.open``."""
+        del facts, whole  # the log states its own, and is always in order
+        log = _OpenLog(source.path)
+        place = 0
+        while log.parser.lives.at(place) is not None:
+            yield _LifeRun(log, place)
+            place += 1
+
     def read(self, source: RunSource, facts: RunFacts | None) -> tuple[ParsedRun, ...]:
         """Read a log; parameters and errors as ``Reader.read``."""
-        del facts  # the log states its own
-        parser = parse(source.path)
-        place = str(source.path)
-        lives = list(parser.lives)
-        if not any(life.tally.lines for life in lives):
-            raise InputError([Problem(place, None, None, "the log is empty")])
-        if all(life.empty for life in lives):
-            raise InputError([_no_step(place, parser)])
-        return tuple(_run(life) for life in lives)
+        del facts
+        return collected(self, source)
 
 
-def _no_step(place: str, parser: Parser) -> Problem:
-    rejects = [reject for life in parser.lives for reject in life.tally.rejects]
-    if rejects:
-        first = rejects[0]
-        message = f"no usable step; the first of {len(rejects)} rejected lines: {first.reason}"
-        return Problem(place, first.line, None, message)
-    if parser.is_log:
-        hint = "start the engine with --enable-logging-iteration-details"
-        return Problem(place, None, None, "the log holds no Iteration(...) line", hint=hint)
-    message = "not a log of vLLM: no line is recognised"
-    return Problem(place, None, None, message, hint="is this the right file, or the right reader?")
+class _OpenLog:
+    """A log that is read as far as its lives are asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.place = str(path)
+        self.parser = Parser(path.name, Shapes())
+        self._blocks = parsed(self.parser, path)
+
+    def advance(self) -> bool:
+        """Read on; return whether there was more."""
+        return next(self._blocks, self) is not self
+
+    def no_step(self) -> Problem:
+        """Say why the log gives nothing at all."""
+        life = self.parser.lives.now
+        if life.tally.lines == 0:
+            return Problem(self.place, None, None, "the log is empty")
+        if life.tally.rejects:
+            first = life.tally.rejects[0]
+            count = life.tally.rejected
+            message = f"no usable step; the first of {count} rejected lines: {first.reason}"
+            return Problem(self.place, first.line, None, message)
+        if self.parser.is_log:
+            hint = "start the engine with --enable-logging-iteration-details"
+            message = "the log holds no Iteration(...) line"
+            return Problem(self.place, None, None, message, hint=hint)
+        message = "not a log of vLLM: no line is recognised"
+        hint = "is this the right file, or the right reader?"
+        return Problem(self.place, None, None, message, hint=hint)
 
 
-def _run(life: Life) -> ParsedRun:
-    steps = _steps(life)
-    asynchronous = life.stated.get("async_scheduling")
-    if steps.count == 0:
-        detail = "and this log prints no step at all, only averages"
-    elif asynchronous is None:
-        detail = "asynchronous scheduling is not known to be off"
-    elif asynchronous:
-        detail = "asynchronous scheduling is on"
-    else:
-        detail = "scheduling, submission and update are left out"
-    return ParsedRun(
-        steps=steps,
-        requests=Requests.none(),
-        rejects=tuple(life.tally.rejects),
-        counts=life.tally.counts(),
-        timing="wait",
-        clock=_CLOCKS[STAMP_KINDS[life.kind]],
-        composition="aggregated",
-        stated={"engine": "vllm", "reader": VllmLogReader.name, **life.stated},
-        fit_refused_reason=(
-            f"timing is wait: the printed time is only the wait for the result ({detail}); "
-            "record the run with kernelfit's recorder instead"
-        ),
-        intervals=tuple(life.intervals),
-        startup=life.startup,
-    )
+class _LifeRun:
+    """One life of a log, a piece at a time."""
+
+    def __init__(self, log: _OpenLog, place: int) -> None:
+        self._log = log
+        self._place = place
+        self.head = ParsedRun(
+            steps=make_steps(0, {}),
+            requests=Requests.none(),
+            rejects=(),
+            counts=Counts(0, 0, 0, 0),
+            timing="wait",
+            clock=_CLOCKS["printed"],
+            composition="aggregated",
+        )
+
+    @property
+    def _life(self) -> Life:
+        life = self._log.parser.lives.at(self._place)
+        assert life is not None
+        return life
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the life's steps."""
+        lives = self._log.parser.lives
+        first = True
+        while not lives.ended(self._place) and self._log.advance():
+            while self._life.waiting >= PIECE_STEPS:
+                yield self._piece(PIECE_STEPS, first)
+                first = False
+        if self._life.empty:
+            raise InputError([self._log.no_step()])
+        while self._life.waiting or self._life.tally.rejects:
+            yield self._piece(PIECE_STEPS, first)
+            first = False
+
+    def _piece(self, most: int, first: bool) -> Piece:
+        steps = _steps(*self._life.table(most), first)
+        return Piece(steps, Requests.none(), self._life.tally.taken())
+
+    def summary(self) -> ParsedRun:
+        """Return what is known at the end."""
+        life = self._life
+        asynchronous = life.stated.get("async_scheduling")
+        if life.steps == 0:
+            detail = "and this log prints no step at all, only averages"
+        elif asynchronous is None:
+            detail = "asynchronous scheduling is not known to be off"
+        elif asynchronous:
+            detail = "asynchronous scheduling is on"
+        else:
+            detail = "scheduling, submission and update are left out"
+        return replace(
+            self.head,
+            counts=life.tally.counts(),
+            clock=_CLOCKS[STAMP_KINDS[life.kind]],
+            stated={"engine": "vllm", "reader": VllmLogReader.name, **life.stated},
+            fit_refused_reason=(
+                f"timing is wait: the printed time is only the wait for the result ({detail}); "
+                "record the run with kernelfit's recorder instead"
+            ),
+            intervals=tuple(life.intervals),
+            startup=life.startup,
+        )
 
 
-def _steps(life: Life) -> Steps:
-    engine, counts, elapsed_s, usage = life.table()
-    count = engine.size
-    if count == 0:
-        return make_steps(0, {})
+def _steps(engine: Ints, counts: Ints, elapsed_s: Floats, usage: Floats, first: bool) -> Steps:
+    """Return the columns of steps; only the first piece of a life holds warm-up."""
     index, context, context_tokens, generation, generation_tokens = counts
     # Without drafts and resumed requests every generation request has one token.
     plain = generation_tokens == generation
     few = plain & (context <= 1)
     marks = (~plain) * mark_bit("resume_or_spec") + (elapsed_s == 0) * mark_bit("zero_duration")
-    for one in np.unique(engine):
+    for one in np.unique(engine) if first else ():
         rows = engine == one
         marks[rows] |= warmup_bits(index[rows], elapsed_s[rows])
 
@@ -138,7 +210,7 @@ def _steps(life: Life) -> Steps:
         return np.where(where, values, UNKNOWN)
 
     return make_steps(
-        count,
+        engine.size,
         {
             "step": index,
             "engine": engine,

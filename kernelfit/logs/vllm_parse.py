@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kernelfit.logs.columns import Ints
-from kernelfit.logs.lines import TruncatedFile, read_bytes
+from kernelfit.logs.lines import TruncatedFile
+from kernelfit.logs.stretches import stretches
 from kernelfit.logs.vllm_facts import (
     FACT_WORDS,
     INITIALIZING,
@@ -36,7 +36,6 @@ _INTERESTING = (
     "|".join(word.translate(_SPECIAL) for word in (_STEP.decode(), *FACT_WORDS, *WORDS))
     + r"|\| *\d+ *\| *\d+ *\| *\d+ *\| *[A-Z_]+ *\| *\d+ *\|"
 )
-_MARGIN = bytes(MARGIN_BYTES)
 _MOST_TRIES = 8
 _LineOf = Callable[[int], bytes]
 
@@ -66,14 +65,14 @@ class Parser:
         self._rows: Rows | None = None
         self._before: dict[int, int] = {}
 
-    def feed(self, first: int, block: bytes) -> int:
+    def feed(self, first: int, block: bytes | memoryview) -> int:
         """Read whole lines.
 
         Parameters
         ----------
         first : int
             Number of the first line.
-        block : bytes
+        block : bytes or memoryview
             Whole lines, and ``MARGIN_BYTES`` more.
 
         Returns
@@ -89,7 +88,7 @@ class Parser:
         lines = np.arange(ends.size)
 
         def line(place: int) -> bytes:
-            return block[begins[place] : ends[place]]
+            return bytes(block[begins[place] : ends[place]])
 
         found: list[Rows] = []
         if self._shapes is not None:
@@ -102,18 +101,19 @@ class Parser:
             more, careful = self._learn(block, careful, begins, ends)
             found += more
         rows = Rows.joined(found) if found else None
+        self.is_log = self.is_log or rows is not None
         self._in_order(first, rows, np.sort(careful), ends.size, line)
         return int(ends.size)
 
     def _learn(
-        self, block: bytes, careful: Ints, begins: Ints, ends: Ints
+        self, block: bytes | memoryview, careful: Ints, begins: Ints, ends: Ints
     ) -> tuple[list[Rows], Ints]:
         """Learn shapes from lines that fit none, as long as that helps."""
         found: list[Rows] = []
         taken = np.zeros(ends.size, dtype=bool)
         tries = 0
         for place in careful.tolist():
-            text = block[begins[place] : ends[place]]
+            text = bytes(block[begins[place] : ends[place]])
             if taken[place] or _STEP not in text or self._shapes is None:
                 continue
             tries += 1
@@ -176,24 +176,27 @@ class Parser:
         if QUOTED.search(text):
             self.lives.now.tally.know()
             return
-        if INITIALIZING.search(text) and not self.lives.now.empty:
-            self.lives.begin()
-        life = self.lives.now
-        facts, startup = facts_of(text), startup_of(text)
-        life.stated |= facts
-        life.startup = startup_merged(life.startup, startup)
+        if not _about_time(text):
+            self._fact(text)
         engine = process_of(text, record)[0] or 0
-        said = intervals_of(text, number, engine)
+        life = self.lives.now
+        said = intervals_of(text, number, engine, lambda one: self._after(one, place))
         if isinstance(said, str):
             life.tally.reject(number, said, text)
             return
-        for interval in said:
-            after = self._after(interval.engine, place)
-            life.intervals.append(
-                interval if after is None else replace(interval, after_step=after)
-            )
-        self.is_log = self.is_log or bool(said) or bool(facts)
+        life.intervals += said
+        self.is_log = self.is_log or bool(said)
         life.tally.know()
+
+    def _fact(self, text: str) -> None:
+        """Take in what a line says of the start."""
+        if INITIALIZING.search(text) and not self.lives.now.empty:
+            self.lives.begin()
+        life = self.lives.now
+        facts = facts_of(text)
+        life.stated |= facts
+        life.startup = startup_merged(life.startup, startup_of(text))
+        self.is_log = self.is_log or bool(facts)
 
     def _steps(self, number: int, line: bytes) -> None:
         found = printed_steps(line)
@@ -207,12 +210,17 @@ class Parser:
                 self.lives.step(number, printed)
 
 
+def _about_time(text: str) -> bool:
+    """Whether a line is about a stretch of time, and no fact of the start."""
+    return any(word in text for word in WORDS)
+
+
 def _begins_life(line: bytes) -> bool:
     """Whether what follows a line may be another life, or the line is a step of its own."""
     return _STEP in line or b"LLM engine (v" in line
 
 
-def _interesting(block: bytes, ends: Ints, lines: Ints) -> Ints:
+def _interesting(block: bytes | memoryview, ends: Ints, lines: Ints) -> Ints:
     """Return which of some lines of a block have to be read with care."""
     if not lines.size:
         return lines
@@ -250,26 +258,40 @@ def parse(path: Path, *, fast: bool = True, block_bytes: int = BLOCK_BYTES) -> P
         When the log cannot be opened.
     """
     parser = Parser(path.name, Shapes() if fast else None)
+    for _ in parsed(parser, path, block_bytes):
+        pass
+    return parser
+
+
+def parsed(parser: Parser, path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[None]:
+    """Read a log, a block at a time.
+
+    Parameters
+    ----------
+    parser : Parser
+        What takes the blocks in.
+    path : pathlib.Path
+        The log, plain or compressed.
+    block_bytes : int
+        Bytes that are looked at together [bytes].
+
+    Yields
+    ------
+    None
+        After each block, and once more when the last life was settled.
+
+    Raises
+    ------
+    OSError
+        When the log cannot be opened.
+    """
     number = 1
     try:
-        for block in _stretches(path, block_bytes):
+        for block in stretches(path, block_bytes, MARGIN_BYTES):
             number += parser.feed(number, block)
+            yield
     except TruncatedFile as error:
         reason = f"the compressed file ends early or is damaged: {error}"
         parser.lives.now.tally.reject(number, reason, "")
     parser.lives.settle()
-    return parser
-
-
-def _stretches(path: Path, size: int) -> Iterator[bytes]:
-    """Yield a file as whole lines; their number is counted where they are looked at."""
-    held: list[bytes] = []
-    for data in read_bytes(path, size):
-        end = data.rfind(b"\n") + 1
-        if end:
-            yield b"".join((*held, data[:end], _MARGIN))
-            held = []
-        if end < len(data):
-            held.append(data[end:])
-    if held:
-        yield b"".join((*held, _MARGIN))
+    yield

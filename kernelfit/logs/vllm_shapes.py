@@ -18,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelfit.logs.columns import Floats, Ints
-from kernelfit.logs.stamps import STAMP, stamp_s, stamps_s
+from kernelfit.logs.stamp_columns import STAMP, read_stamps
+from kernelfit.logs.stamps import stamp_s
 from kernelfit.logs.vllm_lines import Printed
 from kernelfit.logs.vllm_rows import STAMP_KINDS, Rows
 
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
+Block = bytes | memoryview
 
 MOST_SHAPES = 64
 """Shapes that are kept; what fits none is parsed line by line."""
@@ -72,7 +74,7 @@ class _Piece:
 
     length: int
     texts: list[tuple[int, bytes]] = field(default_factory=list)
-    stamps: list[tuple[int, int]] = field(default_factory=list)
+    stamps: list[tuple[int, bytes]] = field(default_factory=list)
 
     @staticmethod
     def of(text: bytes) -> _Piece:
@@ -81,7 +83,7 @@ class _Piece:
         for stamp in STAMP.finditer(text):
             if stamp.start() > at:
                 piece.texts.append((at, text[at : stamp.start()]))
-            piece.stamps.append((stamp.start(), stamp.end() - stamp.start()))
+            piece.stamps.append((stamp.start(), stamp.group()))
             at = stamp.end()
         if at < len(text):
             piece.texts.append((at, text[at:]))
@@ -90,13 +92,13 @@ class _Piece:
         return piece
 
 
-def _gather(block: bytes, at: Ints, size: int, kind: str) -> NDArray[np.generic]:
+def _gather(block: Block, at: Ints, size: int, kind: str) -> NDArray[np.generic]:
     """Return ``size`` bytes of the block from each position on."""
     window = np.ndarray(len(block) - size + 1, f"{kind}{size}", block, strides=(1,))
     return window[at]
 
 
-def _same(block: bytes, at: Ints, text: bytes) -> Bools:
+def _same(block: Block, at: Ints, text: bytes) -> Bools:
     """Return where the block holds a text; compared in words of eight bytes."""
     count = -(-len(text) // 8)
     wanted = np.frombuffer(text.ljust(8 * count, b"\0"), "<u8")
@@ -110,7 +112,7 @@ def _same(block: bytes, at: Ints, text: bytes) -> Bools:
     return np.asarray(last == 0)
 
 
-def _digits(block: bytes, at: Ints) -> tuple[Words, Ints]:
+def _digits(block: Block, at: Ints) -> tuple[Words, Ints]:
     """Return the digits from each position on, one a byte, and how many there are.
 
     Eight where no other character ends them.
@@ -158,8 +160,8 @@ class Shape:
         What the pieces say; -1 for no process.
     kind : int
         Position of the stamp's kind in ``STAMP_KINDS``.
-    stamp : tuple of (int, int) or None
-        Where the time stands in the head, and its length; None without one.
+    stamp : int or None
+        Where the time stands in the head; None without one.
     """
 
     key: tuple[bytes, ...]
@@ -169,7 +171,7 @@ class Shape:
     engine: int
     pid: int
     kind: int
-    stamp: tuple[int, int] | None
+    stamp: int | None
 
     @staticmethod
     def of(line: bytes, printed: Printed) -> Shape | None:
@@ -211,12 +213,12 @@ class Shape:
             _stamp_of(head, piece) if printed.when is not None else None,
         )
 
-    def match(self, block: bytes, lines: Ints, begins: Ints, ends: Ints) -> Rows | None:
+    def match(self, block: Block, lines: Ints, begins: Ints, ends: Ints) -> Rows | None:
         """Take apart the lines that have this shape.
 
         Parameters
         ----------
-        block : bytes
+        block : bytes or memoryview
             Whole lines, and ``MARGIN_BYTES`` more.
         lines : ndarray of int64, shape (n,)
             Numbers of the lines to look at.
@@ -254,10 +256,13 @@ class Shape:
             good &= _same(block, at + offset, text)
         when = np.full((lines.size, 2), np.nan)
         for piece, base in ((self.head, begin), (self.tail, at)):
-            for stamp in piece.stamps:
-                sound, read = stamps_s(_gather(block, base + stamp[0], stamp[1], "S"))
+            for offset, text in piece.stamps:
+                timed = piece is self.head and offset == self.stamp
+                sound, read = read_stamps(
+                    _gather(block, base + offset, len(text), "V"), text, timed
+                )
                 good &= sound
-                if piece is self.head and stamp == self.stamp:
+                if read is not None:
                     when = read
         if not good.all():
             chosen = np.flatnonzero(good)
@@ -302,12 +307,12 @@ def _decimal(whole: Ints, fraction: Ints, width: Ints) -> Floats:
     return np.asarray((whole * scale + fraction) / scale)
 
 
-def _stamp_of(head: bytes, piece: _Piece) -> tuple[int, int] | None:
+def _stamp_of(head: bytes, piece: _Piece) -> int | None:
     """Return which stamp of a line's head its time is taken from."""
     wanted = stamp_s(head.decode("utf-8", "replace"))
-    for offset, size in piece.stamps:
-        if stamp_s(head[offset : offset + size].decode()) == wanted:
-            return offset, size
+    for offset, text in piece.stamps:
+        if stamp_s(text.decode()) == wanted:
+            return offset
     return None
 
 
@@ -341,13 +346,13 @@ class Shapes:
         return True
 
     def match(
-        self, block: bytes, lines: Ints, begins: Ints, ends: Ints, newest: bool = False
+        self, block: Block, lines: Ints, begins: Ints, ends: Ints, newest: bool = False
     ) -> tuple[Rows | None, Ints]:
         """Take apart the lines that fit a known shape.
 
         Parameters
         ----------
-        block : bytes
+        block : bytes or memoryview
             Whole lines, and ``MARGIN_BYTES`` more.
         lines : ndarray of int64, shape (n,)
             Numbers of the lines to look at, in order.
