@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelfit.cli.files import read_calibration, read_kernel, read_object, refuse
-from kernelfit.documents.problems import shown
+from kernelfit.documents.problems import InputError, Problem, shown
+
+if TYPE_CHECKING:
+    from kernelfit.documents.deployments import DeployedPool
+    from kernelfit.documents.runs import RunFacts
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -48,13 +52,15 @@ def documents_under(paths: Iterable[Path], suffixes: Sequence[str] = SUFFIXES) -
     return tuple(found)
 
 
-def check_document(path: Path) -> str:
+def check_document(path: Path, calib: Path) -> str:
     """Check one document by its kind.
 
     Parameters
     ----------
     path : pathlib.Path
         The document.
+    calib : pathlib.Path
+        Holds the chips and models that runs and deployments name.
 
     Returns
     -------
@@ -78,11 +84,11 @@ def check_document(path: Path) -> str:
 
     readers: dict[str, Callable[[Path], Any]] = {
         "Chip": load_chip,
-        "Deployment": load_deployment,
+        "Deployment": lambda path: _check_pools(load_deployment(path), path, calib),
         "Model": load_model,
         "Priors": load_priors,
         "Questions": load_questions,
-        "Run": load_run,
+        "Run": lambda path: _check_names(load_run(path), calib),
     }
     data = load_yaml(path).data
     kind = data.get("kind") if isinstance(data, dict) else None
@@ -94,6 +100,41 @@ def check_document(path: Path) -> str:
     return str(kind)
 
 
+def _check_names(run: RunFacts, calib: Path) -> None:
+    """Refuse a run whose chip or model no document describes, as ``ingest`` does."""
+    from kernelfit.documents.resolve import run_chip, run_model
+
+    _all_of(
+        lambda: run_chip(run, calib / "chips"),
+        lambda: run_model(run, calib / "models"),
+    )
+
+
+def _check_pools(pools: Sequence[DeployedPool], path: Path, calib: Path) -> None:
+    from kernelfit.documents.chips import find_chip
+    from kernelfit.documents.models import find_model
+    from kernelfit.documents.yamldoc import load_yaml
+
+    document = load_yaml(path)
+    places = [document.place((key,)) for key in ("gpu", "model")]
+    _all_of(
+        lambda: find_chip(pools[0].gpu, calib / "chips", places[0]),
+        lambda: find_model(pools[0].model, calib / "models", places[1]),
+    )
+
+
+def _all_of(*checks: Callable[[], object]) -> None:
+    """Run every check, and raise what all of them complain of."""
+    problems: list[Problem] = []
+    for each in checks:
+        try:
+            each()
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+
+
 def _check_json(path: Path) -> str:
     document = read_object(path)
     kind = document.get("kind")
@@ -103,6 +144,11 @@ def _check_json(path: Path) -> str:
     if kind == "Calibration":
         read_calibration(path)
         return "Calibration"
+    if kind == "Workload":
+        from kernelfit.documents.workloads import load_workload
+
+        load_workload(path)
+        return "Workload"
     if "architectures" in document or "model_type" in document or "text_config" in document:
         from kernelfit.documents.models import model_from_config
 

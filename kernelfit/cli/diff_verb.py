@@ -279,7 +279,7 @@ def _moved_first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _coefficient_row(row: dict[str, Any]) -> tuple[str, ...]:
-    from kernelfit.report.units import MISSING, number, percent, show
+    from kernelfit.report.units import MISSING, interval_texts, percent, show
 
     sides, unit = [], ""
     for side in (row["before"], row["after"]):
@@ -293,13 +293,14 @@ def _coefficient_row(row: dict[str, Any]) -> tuple[str, ...]:
         unit = unit or shown.unit
         sides.append(f"{shown.value}{mark}")
     ratio = row["ratio"]
+    if ratio is not None:
+        value, low, high = interval_texts(ratio["value"], ratio["low"], ratio["high"])
     return (
         row["name"],
         row["verdict"],
         *sides,
         unit,
-        MISSING if ratio is None else number(ratio["value"]),
-        MISSING if ratio is None else f"[{number(ratio['low'])}, {number(ratio['high'])}]",
+        *((value, f"[{low}, {high}]") if ratio is not None else (MISSING, MISSING)),
         percent(row["p_differ"]),
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kernelfit.cli import options
 from kernelfit.cli.screen import Screen
 from kernelfit.cli.verb import CHECK_SAID_NO, OK, verb
 
@@ -40,7 +41,8 @@ def register(app: typer.Typer) -> None:
         "check",
         summary="Check documents: chips, models, deployments, runs, kernels.",
         example="kernelfit check calib/",
-        details="Every problem is printed with its place. Exit status 1 when there are any.",
+        details="Every problem is printed with its place; the GPU and the model that a run or a "
+        "deployment names must be known. Exit status 1 when there are any.",
     )(check)
     verb(
         app,
@@ -52,12 +54,16 @@ def register(app: typer.Typer) -> None:
     verb(
         app,
         "env",
-        summary="Print the versions that a report of a problem needs.",
+        summary="Print versions, and which options are set where.",
         example="kernelfit env --json",
+        details="A flag wins over a variable such as KERNELFIT_FIT_DRAWS, a variable over "
+        "kernelfit.toml (or [tool.kernelfit] in pyproject.toml) in the working directory, that "
+        "over the default. In the file a key stands for every verb that has the option, or in "
+        "the table of one verb.",
     )(env)
 
 
-def check(screen: Screen, files: Files) -> int:
+def check(screen: Screen, files: Files, calib: options.Calib = None) -> int:
     """Check documents.
 
     Parameters
@@ -66,6 +72,8 @@ def check(screen: Screen, files: Files) -> int:
         Where the words go.
     files : list of pathlib.Path
         Documents, or folders that are searched for them.
+    calib : pathlib.Path, optional
+        Holds the chip and model documents that runs and deployments name.
 
     Returns
     -------
@@ -73,13 +81,15 @@ def check(screen: Screen, files: Files) -> int:
         Exit status.
     """
     from kernelfit.cli.checking import check_document, documents_under
+    from kernelfit.cli.places import calib_folder
     from kernelfit.documents.problems import InputError, Problem
 
     found: list[tuple[Path, str]] = []
     problems: list[Problem] = []
+    folder = calib_folder(calib)
     for path in documents_under(files):
         try:
-            found.append((path, check_document(path)))
+            found.append((path, check_document(path, folder)))
         except InputError as error:
             problems += error.problems
     problems.sort()
@@ -160,6 +170,8 @@ def env(screen: Screen) -> int:
     from importlib.metadata import PackageNotFoundError, version
 
     from kernelfit import __version__
+    from kernelfit.cli.main import command_line
+    from kernelfit.cli.settings import from_environment, from_file
 
     libraries: dict[str, str | None] = {}
     for name in LIBRARIES:
@@ -167,6 +179,17 @@ def env(screen: Screen) -> int:
             libraries[name] = version(name)
         except PackageNotFoundError:
             libraries[name] = None
+    group = command_line()
+    variables, strangers = from_environment(group)
+    # The nearest to the command line first.
+    settings = (*variables, *reversed(from_file(group, Path())))
+    seen: set[tuple[str, str]] = set()
+    effective = []
+    for setting in settings:
+        if (setting.verb, setting.option) not in seen:
+            seen.add((setting.verb, setting.option))
+            effective.append(setting)
+    effective.sort(key=lambda setting: (setting.verb, setting.option))
     document = {
         "schema": "kernelfit.env/1",
         "kernelfit": __version__,
@@ -176,6 +199,11 @@ def env(screen: Screen) -> int:
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
         "libraries": libraries,
+        "settings": [
+            {"verb": s.verb, "option": s.option, "value": s.value, "origin": s.origin}
+            for s in effective
+        ],
+        "unknown_variables": list(strangers),
     }
     if screen.json:
         screen.document(document)
@@ -184,4 +212,18 @@ def env(screen: Screen) -> int:
         screen.line(f"{key:<16}{document[key]}")
     for name, stated in libraries.items():
         screen.line(f"{name:<16}{stated or 'missing'}")
+    screen.line()
+    if effective:
+        screen.table(
+            ("verb", "option", "value", "from"),
+            [
+                (s.verb, "--" + s.option.replace("_", "-"), str(s.value), s.origin)
+                for s in effective
+            ],
+            left=4,
+        )
+    else:
+        screen.line("every option stands at its default")
+    for name in strangers:
+        screen.note(f"{name} sets no option of any verb")
     return OK

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +129,8 @@ def read_object(path: Path) -> dict[str, Any]:
     return data
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Read a file with one JSON value a line; empty lines are passed over.
+def stream_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Read a file with one JSON value a line, one line at a time; empty lines are passed over.
 
     Parameters
     ----------
@@ -139,16 +140,34 @@ def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
     Yields
     ------
     tuple of (int, object)
-        Line number, from 1, and the value.
+        Line number, from 1, and the value; an ``InputError`` in its place where the line is
+        no JSON, so that the reader can go on.
 
     Raises
     ------
     InputError
-        At the first line that is no JSON.
+        When there is no such file, or it is no text.
     """
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        if line.strip():
-            yield number, parse_json(line, str(path), number)
+    with contextlib.ExitStack() as stack:
+        try:
+            stream: Iterable[str] = (
+                sys.stdin
+                if str(path) == STANDARD_INPUT
+                else stack.enter_context(path.open(encoding="utf-8"))
+            )
+            for number, line in enumerate(stream, 1):
+                if line.strip():
+                    try:
+                        value = parse_json(line.rstrip("\r\n"), str(path), number)
+                    except InputError as error:
+                        value = error
+                    yield number, value
+        except FileNotFoundError:
+            raise refuse(path, "no such file") from None
+        except IsADirectoryError:
+            raise refuse(path, "is a folder", allowed="a file") from None
+        except UnicodeDecodeError:
+            raise refuse(path, "is no UTF-8 text") from None
 
 
 def read_kernel(path: Path) -> FittedKernel:
@@ -275,4 +294,5 @@ def write(screen: Screen, path: Path, text: str, *, dry_run: bool = False) -> No
         screen.note(f"would write {path} ({size:,} bytes)")
         return
     write_atomic(path, text)
+    screen.wrote(path)
     screen.note(f"wrote {path} ({size:,} bytes)")

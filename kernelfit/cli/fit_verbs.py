@@ -13,7 +13,17 @@ from kernelfit.cli.verb import OK, verb
 
 Traces = Annotated[
     list[Path],
-    typer.Argument(metavar="TRACES", help="Run folders, logs, or folders that hold them."),
+    typer.Argument(
+        metavar="TRACES",
+        help="Run folders, logs, folders that hold them, or patterns; - is standard input.",
+    ),
+]
+Fitted = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="TRACES",
+        help="Run folders, logs, folders that hold them, or trace stores of any machines.",
+    ),
 ]
 
 
@@ -42,13 +52,14 @@ def register(app: typer.Typer) -> None:
         summary="Read step logs into the Parquet trace store.",
         example="kernelfit ingest traces/ --out work/",
         details="The store is OUT/.kernelfit/store. Each line becomes a step, is recognised as "
-        "something else, or is kept in <run>.rejects.jsonl with the reason.",
+        "something else, or is kept in <run>.rejects.jsonl with the reason. A log that the store "
+        "holds already is not read again.",
     )(ingest)
 
 
 def fit(
     screen: Screen,
-    traces: Traces,
+    traces: Fitted,
     out: options.Out = Path(),
     report: Annotated[
         Path | None,
@@ -86,6 +97,7 @@ def fit(
     tp: options.Tp = None,
     pp: options.Pp = None,
     dp: options.Dp = None,
+    jobs: options.Jobs = None,
     dry_run: options.DryRun = False,
 ) -> int:
     """Do the main job.
@@ -114,6 +126,8 @@ def fit(
         Facts of the runs.
     tp, pp, dp : int, optional
         Widths of the runs.
+    jobs : int, optional
+        Processes that read logs.
     dry_run : bool
         Write nothing.
 
@@ -146,6 +160,7 @@ def fit(
         ),
         command=screen.command,
         priors=tuple(prior or ()),
+        jobs=jobs,
     )
     return run_main_job(screen, job, dry_run=dry_run)
 
@@ -164,6 +179,15 @@ def ingest(
     tp: options.Tp = None,
     pp: options.Pp = None,
     dp: options.Dp = None,
+    jobs: options.Jobs = None,
+    scheduler: options.Scheduler = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Go on reading as the log grows, until interrupted; for one log or recording.",
+        ),
+    ] = False,
     dry_run: options.DryRun = False,
 ) -> int:
     """Read logs into the store.
@@ -182,6 +206,12 @@ def ingest(
         Facts of the runs.
     tp, pp, dp : int, optional
         Widths of the runs.
+    jobs : int, optional
+        Processes that read.
+    scheduler : str, optional
+        Address of a Dask scheduler.
+    follow : bool
+        Go on reading as the log grows.
     dry_run : bool
         Write nothing.
 
@@ -190,7 +220,7 @@ def ingest(
     int
         Exit status.
     """
-    from kernelfit.cli.ingesting import ingest_rows, read_logs, show_ingest
+    from kernelfit.cli.ingesting import Reading, ingest_rows, read_logs, show_ingest
     from kernelfit.cli.places import calib_folder
 
     given = facts(
@@ -204,9 +234,12 @@ def ingest(
         pp=pp,
         dp=dp,
     )
-    counts = read_logs(
-        screen, traces, out, overrides=given, calib=calib_folder(calib), dry_run=dry_run
-    )
+    reading = Reading(given, calib_folder(calib), dry_run, jobs=jobs, scheduler=scheduler)
+    if follow:
+        from kernelfit.cli.following import follow_log
+
+        return follow_log(screen, traces, out, reading)
+    counts = read_logs(screen, traces, out, reading)
     if screen.json:
         screen.document({"schema": "kernelfit.ingest/1", "ingest": ingest_rows(counts.files)})
     else:

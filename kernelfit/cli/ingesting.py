@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelfit.cli.files import refuse
+from kernelfit.cli.files import STANDARD_INPUT, refuse
 from kernelfit.cli.places import store_folder
 from kernelfit.cli.screen import Screen
 
@@ -15,16 +19,35 @@ if TYPE_CHECKING:
     from kernelfit.store.scan import RunRecord
 
 
-def read_logs(
-    screen: Screen,
-    sources: Sequence[Path],
-    out: Path,
-    *,
-    overrides: Mapping[str, object],
-    calib: Path,
-    dry_run: bool,
-    max_rejected: int | None = None,
-) -> IngestReport:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How logs are read.
+
+    Attributes
+    ----------
+    overrides : mapping of str to object
+        Facts that the user gave.
+    calib : pathlib.Path
+        Holds the chip and model documents.
+    dry_run : bool
+        Read and check, but leave the store as it is.
+    max_rejected : int or None
+        Most lines of a source that may be passed over; None for any number.
+    jobs : int or None
+        Processes that read; None for as many as serve.
+    scheduler : str or None
+        Address of a Dask scheduler whose workers read instead.
+    """
+
+    overrides: Mapping[str, object]
+    calib: Path
+    dry_run: bool = False
+    max_rejected: int | None = None
+    jobs: int | None = None
+    scheduler: str | None = None
+
+
+def read_logs(screen: Screen, sources: Sequence[Path], out: Path, reading: Reading) -> IngestReport:
     """Read logs into the store below a folder.
 
     Parameters
@@ -32,17 +55,11 @@ def read_logs(
     screen : Screen
         Where progress is shown.
     sources : sequence of pathlib.Path
-        Files and folders.
+        Files and folders; ``-`` is standard input.
     out : pathlib.Path
         The store stands below it.
-    overrides : mapping
-        Facts that the user gave.
-    calib : pathlib.Path
-        Holds the chip and model documents.
-    dry_run : bool
-        Read and check, but leave the store as it is.
-    max_rejected : int, optional
-        Most lines of a source that may be passed over.
+    reading : Reading
+        How.
 
     Returns
     -------
@@ -56,34 +73,102 @@ def read_logs(
     """
     from kernelfit.store.ingest import ingest_paths
 
-    with screen.progress("reading") as progress:
-        report = ingest_paths(
-            sources,
-            store_folder(out),
-            overrides=overrides,
-            calib=calib,
-            dry_run=dry_run,
-            max_rejected=max_rejected,
-            progress=progress,
-        )
+    with contextlib.ExitStack() as stack:
+        paths = [_spooled(stack, path, reading) for path in sources]
+        with screen.progress("reading") as progress:
+            report = ingest_paths(
+                paths,
+                store_folder(out),
+                overrides=reading.overrides,
+                calib=reading.calib,
+                dry_run=reading.dry_run,
+                max_rejected=reading.max_rejected,
+                progress=progress,
+                jobs=reading.jobs,
+                scheduler=reading.scheduler,
+            )
     for counts in report.files:
+        if counts.replaced:
+            screen.note(
+                f"{counts.file}: the log changed since it was ingested; "
+                f"{', '.join(counts.replaced)} was replaced"
+            )
         if counts.rejected:
             screen.note(
                 f"{counts.file}: {counts.rejected:,} of {counts.lines:,} lines rejected; "
-                f"each is in {store_folder(out)}/<run>.rejects.jsonl with its reason"
+                f"each is in {store_folder(out)}/<run>/<run>.rejects.jsonl with its reason"
             )
     return report
 
 
-def stored_runs(out: Path, ingested: IngestReport) -> tuple[RunRecord, ...]:
-    """Return the stored runs of some logs; the store may hold others, too.
+def _spooled(stack: contextlib.ExitStack, path: Path, reading: Reading) -> Path:
+    """Return a path to read from, for standard input too."""
+    if str(path) != STANDARD_INPUT:
+        return path
+    from kernelfit.store.spool import spool
+
+    reader = reading.overrides.get("reader")
+    if not isinstance(reader, str):
+        raise refuse(
+            "standard input",
+            "does not say its format",
+            hint="name it with --reader, for example --reader kernelfit",
+        )
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelfit-stdin-")))
+    return spool(sys.stdin.buffer, folder, reader)
+
+
+def split_stores(sources: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Part what is named into trace stores and logs.
+
+    Parameters
+    ----------
+    sources : sequence of pathlib.Path
+        What the user named.
+
+    Returns
+    -------
+    tuple of pathlib.Path
+        Stores, single runs of them, and folders that were given as ``--out`` and hold no
+        log of their own.
+    tuple of pathlib.Path
+        The rest.
+    """
+    from kernelfit.documents.problems import InputError
+    from kernelfit.logs.discover import discover
+    from kernelfit.store.several import is_store
+
+    stores: list[Path] = []
+    logs: list[Path] = []
+    for path in sources:
+        below = store_folder(path)
+        if is_store(path):
+            stores.append(path)
+        elif not is_store(below):
+            logs.append(path)
+        else:
+            try:
+                discover(path)
+            except InputError:
+                stores.append(below)
+            else:
+                logs.append(path)
+    return tuple(stores), tuple(logs)
+
+
+def stored_runs(
+    out: Path, ingested: IngestReport, stores: Sequence[Path] = ()
+) -> tuple[RunRecord, ...]:
+    """Return the stored runs of some logs and of whole stores.
 
     Parameters
     ----------
     out : pathlib.Path
-        The store stands below it.
+        The logs' store stands below it; it may hold others, too.
     ingested : IngestReport
         What became of the logs.
+    stores : sequence of pathlib.Path
+        Stores of which every run is wanted.
 
     Returns
     -------
@@ -93,9 +178,10 @@ def stored_runs(out: Path, ingested: IngestReport) -> tuple[RunRecord, ...]:
     Raises
     ------
     InputError
-        When a run was not written, because it was a dry run.
+        When a run was not written, because it was a dry run, or a store is damaged.
     """
     from kernelfit.store.scan import load_store
+    from kernelfit.store.several import merged, runs_of
 
     wanted = set(ingested.run_ids)
     folder = store_folder(out)
@@ -106,7 +192,65 @@ def stored_runs(out: Path, ingested: IngestReport) -> tuple[RunRecord, ...]:
             "does not hold the runs yet, and a dry run does not write them",
             hint="run kernelfit ingest first",
         )
-    return records
+    if not stores:
+        return records
+    return merged([records, *(runs_of(store) for store in stores)])
+
+
+def counts_of(records: Iterable[RunRecord], max_rejected: int) -> tuple[FileCounts, ...]:
+    """Return what became of the logs behind stored runs.
+
+    Parameters
+    ----------
+    records : iterable of RunRecord
+        Runs of any stores.
+    max_rejected : int
+        Most lines of a log that a fit may pass over.
+
+    Returns
+    -------
+    tuple of FileCounts
+        One per run.
+
+    Raises
+    ------
+    InputError
+        When more lines of a log that would be fitted were rejected.
+    """
+    from kernelfit.documents.problems import InputError, Problem
+    from kernelfit.store.ingest import FileCounts
+
+    counts: list[FileCounts] = []
+    problems: list[Problem] = []
+    for record in records:
+        row = record.row
+        rejected = int(row["rejected"])
+        if record.fit_refused_reason is None and rejected > max_rejected:
+            error = refuse(
+                record.folder,
+                "more lines of its log could not be used than a fit may pass over",
+                got=str(rejected),
+                allowed=str(max_rejected),
+                hint=f"go on without them with --max-rejected {rejected}",
+            )
+            problems += error.problems
+        counts.append(
+            FileCounts(
+                file=str(row["source"]),
+                lines=int(row["lines_read"]),
+                steps=int(row["steps_kept"]),
+                recognised=int(row["lines_recognised"]),
+                rejected=rejected,
+                reader=str(row["reader"]),
+                timing=record.timing,
+                fit_refused_reason=record.fit_refused_reason,
+                run_ids=(record.run_id,),
+                skipped=True,
+            )
+        )
+    if problems:
+        raise InputError(problems)
+    return tuple(counts)
 
 
 def ingest_rows(files: Iterable[FileCounts]) -> list[dict[str, Any]]:
@@ -165,6 +309,10 @@ def show_ingest(screen: Screen, report: IngestReport) -> None:
         ],
         left=3,
     )
+    held = [counts for counts in report.files if counts.skipped]
+    if held:
+        every = "every log" if len(held) == len(report.files) else f"{len(held)} of the logs"
+        screen.line(f"the store held {every} already and they were not read again")
     for counts in report.files:
         if counts.fit_refused_reason is not None:
             screen.line(f"{counts.file} is not fitted: {counts.fit_refused_reason}")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from kernelfit import __version__
 from kernelfit.cli import (
@@ -16,12 +19,15 @@ from kernelfit.cli import (
     flips_verb,
     freeze_verb,
     kernel_verbs,
+    plan_verb,
     record_verb,
     result_verbs,
+    show_verb,
     validate_verb,
 )
 from kernelfit.cli.screen import Screen
-from kernelfit.cli.verb import run
+from kernelfit.cli.settings import PREFIX, default_map, from_file
+from kernelfit.cli.verb import close_output, run
 
 SUMMARY = """Step logs of LLM serving engines in, a calibrated cost model out.
 
@@ -30,7 +36,8 @@ Example:
   kernelfit fit traces/
 
 Results go to standard output, everything else to standard error. Exit status: 0 fine, 1 the check
-said no, 2 bad usage or bad input.
+said no, 2 bad usage or bad input. Options may also stand in kernelfit.toml or in variables such as
+KERNELFIT_FIT_DRAWS; kernelfit env shows which do, and from where.
 """
 
 
@@ -71,14 +78,33 @@ def build() -> typer.Typer:
         validate_verb,
         diff_verb,
         flips_verb,
+        plan_verb,
         kernel_verbs,
         record_verb,
         result_verbs,
+        show_verb,
         documents_verbs,
     )
     for group in groups:
         group.register(app)
     return app
+
+
+def command_line() -> TyperGroup:
+    """Return the command line as one group of commands.
+
+    Returns
+    -------
+    typer.core.TyperGroup
+        Verbs with their options; what the reference and the settings are made from.
+    """
+    group = get_command(build())
+    assert isinstance(group, TyperGroup)
+    for command in group.commands.values():
+        for parameter in command.params:
+            # Said once for all of them in the program's own help.
+            vars(parameter)["show_envvar"] = False
+    return group
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,13 +123,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
 
     def command() -> int:
+        group = command_line()
+        defaults = default_map(from_file(group, Path()))
         try:
-            build()(args=words, prog_name="kernelfit", obj=words)
+            group(
+                args=words,
+                prog_name="kernelfit",
+                obj=words,
+                auto_envvar_prefix=PREFIX,
+                default_map=defaults,
+            )
         except SystemExit as stop:
             return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         return 0
 
-    return run(Screen(debug="--debug" in words), command)
+    code = run(Screen(debug="--debug" in words), command)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        close_output()
+    return code
 
 
 if __name__ == "__main__":

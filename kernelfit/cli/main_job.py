@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelfit.cli.coarse_rows import coarse_rows
 from kernelfit.cli.files import write
-from kernelfit.cli.ingesting import ingest_rows, read_logs, stored_runs
+from kernelfit.cli.ingesting import (
+    Reading,
+    counts_of,
+    ingest_rows,
+    read_logs,
+    split_stores,
+    stored_runs,
+)
 from kernelfit.cli.places import file_name
 from kernelfit.cli.prior_files import check_chips, read_priors
 from kernelfit.cli.screen import Screen
@@ -32,7 +40,7 @@ class Job:
     Attributes
     ----------
     sources : tuple of pathlib.Path
-        The logs.
+        The logs, and trace stores.
     out : pathlib.Path
         Receives ``calib/`` and the trace store.
     report : pathlib.Path
@@ -51,6 +59,8 @@ class Job:
         The command as it was typed.
     priors : tuple of pathlib.Path
         Documents of priors and earlier calibrations.
+    jobs : int or None
+        Processes that read logs; None for as many as serve.
     """
 
     sources: tuple[Path, ...]
@@ -63,6 +73,7 @@ class Job:
     overrides: Mapping[str, object]
     command: str
     priors: tuple[Path, ...] = ()
+    jobs: int | None = None
 
 
 def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
@@ -89,24 +100,24 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
         When an input cannot be used, or nothing is left to fit; no calibration, kernel or
         report is then touched.
     """
+    from kernelfit.store.ingest import IngestReport
+
     # Read first: a mistake in a small file shall not wait for the logs.
     given = read_priors(job.priors)
-    ingested = read_logs(
-        screen,
-        job.sources,
-        job.out,
-        overrides=job.overrides,
-        calib=job.calib,
-        dry_run=dry_run,
-        max_rejected=job.max_rejected,
-    )
-    records = stored_runs(job.out, ingested)
+    stores, logs = split_stores(job.sources)
+    ingested = IngestReport(())
+    if logs:
+        reading = Reading(job.overrides, job.calib, dry_run, job.max_rejected, job.jobs)
+        ingested = read_logs(screen, logs, job.out, reading)
+    records = stored_runs(job.out, ingested, stores)
+    if stores:
+        ingested = IngestReport(counts_of(records, job.max_rejected))
     chips = _chips(records, job.calib)
     check_chips(job.priors, given, [chip.name for chip in chips.values()])
     fits, refused = _fit(screen, job, records, chips, given)
     for item in refused:
         screen.note(f"not fitted: {item.run}: {item.reason}")
-    document, files = result_document(screen, job, ingested, fits, refused)
+    document, files = result_document(screen, job, ingested, fits, refused, records)
     for path, text in files:
         write(screen, path, text, dry_run=dry_run)
     write_reports(screen, document, job.report, dry_run=dry_run)
@@ -133,6 +144,7 @@ def _fit(
 ) -> tuple[tuple[GpuFit, ...], tuple[Refused, ...]]:
     from kernelfit.documents.problems import InputError, Problem
     from kernelfit.fit.calibrate import Options
+    from kernelfit.fit.front_end_runs import collect_front_ends
     from kernelfit.fit.pipeline import collect_runs, fit_gpus
 
     runs, refused = collect_runs(records, chips)
@@ -141,6 +153,7 @@ def _fit(
             runs,
             Options(seed=job.seed, draws=job.draws, priors=tuple(given)),
             progress=lambda what, done, total: show(done, total, what),
+            front_ends=collect_front_ends(records),
         )
     refused = (*refused, *left)
     if not fits:
@@ -156,6 +169,7 @@ def result_document(
     ingested: IngestReport,
     fits: Sequence[GpuFit],
     refused: Sequence[Refused],
+    records: Sequence[RunRecord] = (),
 ) -> tuple[dict[str, Any], tuple[tuple[Path, str], ...]]:
     """Validate, freeze and judge what was fitted.
 
@@ -171,6 +185,8 @@ def result_document(
         The fits, at least one.
     refused : sequence of Refused
         What was not fitted.
+    records : sequence of RunRecord
+        Stored runs, for what their requests say of the host.
 
     Returns
     -------
@@ -190,7 +206,8 @@ def result_document(
     kernels: list[dict[str, Any]] = []
     pools: list[FittedKernel] = []
     judged: dict[str, list[dict[str, Any]]] = {
-        name: [] for name in ("validation", "coverage", "bounds", "points", "breakdown")
+        name: []
+        for name in ("validation", "coverage", "bounds", "points", "correlation", "breakdown")
     }
     for fit in fits:
         calibration = fit.calibration
@@ -233,6 +250,7 @@ def result_document(
         "calibrations": [fit.calibration.summary() for fit in fits],
         "kernels": kernels,
         **judged,
+        "coarse": coarse_rows(records, pools, job.draws, job.seed),
         "flips": {"flags": flags_of(pools, None, [fit.calibration for fit in fits])},
     }
     return document, tuple(files)
@@ -271,6 +289,7 @@ def write_reports(
         pages.append(target / PAGE)
         if not dry_run:
             write_report(document, calibration["gpu"], target)
+            screen.wrote(target / PAGE)
         screen.note(f"{'would draw' if dry_run else 'drew'} {target / PAGE}")
     return tuple(pages)
 
@@ -287,6 +306,8 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     """
     from kernelfit.cli.flips_verb import show_flips
     from kernelfit.report import text
+    from kernelfit.report.tables_checks import errors
+    from kernelfit.report.tables_fit import coefficients
 
     steps = sum(entry["steps"] for entry in document["ingest"])
     rejected = sum(entry["rejected"] for entry in document["ingest"])
@@ -294,10 +315,19 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     if (words := gates_text(document["gates"])) is not None:
         screen.line(words)
     screen.line()
-    screen.text(text.coefficient_table(document))
-    screen.line()
-    screen.text(text.error_table({**document, "validation": _short(document["validation"])}))
-    screen.line()
+    for title, view in text.views(document):
+        if title:
+            screen.line(title)
+        screen.show(coefficients(view))
+        screen.line()
+        screen.show(errors({**view, "validation": _short(view["validation"])}))
+        screen.line()
+        screen.text(text.view_scatter(view))
+        screen.line()
+    for words in (text.host_words(document), text.coarse_table(document)):
+        if words:
+            screen.text(words)
+            screen.line()
     show_flips(screen, document["flips"]["flags"], all_of_them=False)
 
 

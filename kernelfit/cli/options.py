@@ -47,3 +47,21 @@ Pp = Annotated[
     int | None, typer.Option("--pp", metavar="N", min=1, help="Pipeline-parallel width.")
 ]
 Dp = Annotated[int | None, typer.Option("--dp", metavar="N", min=1, help="Data-parallel width.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "-j",
+        metavar="N",
+        min=1,
+        help="Processes that read logs; without it one per core where the logs are large.",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Dask scheduler whose workers read the logs, for example tcp://host:8786.",
+    ),
+]

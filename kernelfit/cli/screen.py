@@ -6,10 +6,14 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kernelfit.documents.canonical import dumps
+
+if TYPE_CHECKING:
+    from kernelfit.report.tables import Table
 
 Progress = Callable[[int, int, str], None]
 """A callback: how much is done, how much there is, the name of what comes next."""
@@ -29,12 +33,15 @@ class Screen:
         Whether a crash shows its traceback.
     words : tuple of str
         What the user typed after the program's name.
+    left : list of str
+        Files written so far, for the words of an interrupted run.
     """
 
     json: bool = False
     quiet: bool = False
     debug: bool = False
     words: tuple[str, ...] = ()
+    left: list[str] = field(default_factory=list, compare=False)
 
     @property
     def command(self) -> str:
@@ -92,8 +99,27 @@ class Screen:
         """
         print(text, file=sys.stderr)
 
+    def flush(self) -> None:
+        """Hand on what was written so far to whoever reads standard output."""
+        sys.stdout.flush()
+
+    def wrote(self, path: Path) -> None:
+        """Remember a file that was written whole.
+
+        Parameters
+        ----------
+        path : pathlib.Path
+            The file.
+        """
+        self.left.append(str(path))
+
     def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        left: int = 1,
+        left_at: Sequence[int] = (),
     ) -> None:
         """Write a table as part of the result.
 
@@ -105,13 +131,33 @@ class Screen:
             Cells, already in words.
         left : int
             Number of leading columns that hold words; the rest are numbers.
+        left_at : sequence of int
+            Further columns that hold words.
         """
-        from kernelfit.report.tables import Cell, Column, Table, plain
+        from kernelfit.report.tables import Cell, Column, Table
 
-        heads = tuple(Column(name, numeric=n >= left) for n, name in enumerate(columns))
+        heads = tuple(
+            Column(name, numeric=n >= left and n not in left_at) for n, name in enumerate(columns)
+        )
         cells = tuple(tuple(Cell(text) for text in row) for row in rows)
-        self.text(plain(Table("table", "", heads, cells, "nothing to show")))
+        self.show(Table("table", "", heads, cells, "nothing to show"))
         self.line()
+
+    def show(self, table: Table) -> None:
+        """Write a table as part of the result: rich on a terminal, plain in a pipe.
+
+        Parameters
+        ----------
+        table : Table
+            The table.
+        """
+        from kernelfit.cli.pretty import draw, on_terminal
+        from kernelfit.report.tables import plain
+
+        if on_terminal():
+            draw(table)
+        else:
+            self.text(plain(table))
 
     @contextlib.contextmanager
     def progress(self, what: str) -> Iterator[Progress]:
@@ -138,16 +184,24 @@ class Screen:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[rate]}", markup=False),
+            TimeRemainingColumn(elapsed_when_finished=True),
         )
         # Markup off: a run's name may hold brackets.
         console = Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
         with Bars(*columns, console=console, transient=True) as bars:
-            task = bars.add_task(what, total=None)
+            task = bars.add_task(what, total=None, rate="")
 
             def show(done: int, total: int, name: str) -> None:
                 words = f"{what} {name}" if name else what
-                bars.update(task, description=words, completed=done, total=total)
+                speed = bars.tasks[0].speed
+                bars.update(
+                    task,
+                    description=words,
+                    completed=done,
+                    total=total,
+                    rate=f"{speed:.3g}/s" if speed else "",
+                )
 
             yield show
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import os
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Annotated
@@ -15,6 +18,8 @@ from kernelfit.documents.problems import InputError
 
 OK, CHECK_SAID_NO, FAILED = 0, 1, 2
 """Exit status: fine; the check said no; bad usage, bad input or a crash."""
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
 
 Command = Callable[..., int]
 
@@ -53,8 +58,15 @@ def run(screen: Screen, command: Callable[[], int]) -> int:
     """
     try:
         return command()
-    except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+    except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
+    except BrokenPipeError:
+        # Whoever read the result has read enough; that is no mistake of anyone's.
+        close_output()
+        return OK
+    except KeyboardInterrupt:
+        _tell_what_is_left(screen)
+        return INTERRUPTED
     except InputError as error:
         for problem in error.problems:
             screen.error(problem.render())
@@ -72,6 +84,22 @@ def run(screen: Screen, command: Callable[[], int]) -> int:
         screen.error(f"kernelfit: internal error: {type(error).__name__}: {words}{hint}")
         _explain(screen)
     return FAILED
+
+
+def close_output() -> None:
+    """Point standard output at nothing, so that what is still buffered breaks no pipe."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _tell_what_is_left(screen: Screen) -> None:
+    """Say what an interrupted run left: every file is whole, and which were written."""
+    if screen.left:
+        screen.error(f"interrupted; written and whole: {', '.join(screen.left)}")
+    else:
+        screen.error("interrupted; no result was written, and no file is half-written")
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -20,9 +20,20 @@ from kernelfit.documents.yamldoc import Document
 from kernelfit.kernel.pool import Pool
 
 Timing = Literal["device", "cycle", "step", "wait", "dispatch"]
+FitUse = Literal["all", "host"]
 Word = Annotated[str, Field(min_length=1)]
 
-OWN_KEYS = ("gpu", "model", "model_name", "dtype", "engine", "engine_version", "reader", "timing")
+OWN_KEYS = (
+    "gpu",
+    "model",
+    "model_name",
+    "dtype",
+    "engine",
+    "engine_version",
+    "reader",
+    "timing",
+    "fit",
+)
 FACT_KEYS: tuple[str, ...] = OWN_KEYS + POOL_KEYS
 REQUIRED = ("gpu", "model", "engine", "reader")
 FLAGS_PLACE = "command line"
@@ -46,6 +57,7 @@ class RunDocument(Strict):
     engine_version: Word | None = None
     reader: Word | None = None
     timing: Timing | None = None
+    fit: FitUse | None = None
     pool: PoolSpec | None = None
     deployment: _DeploymentRef | None = None
     columns: dict[str, ColumnModel] | None = None

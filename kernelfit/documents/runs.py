@@ -52,6 +52,9 @@ class RunFacts:
         The reader's name in the registry.
     timing : str or None
         What a step's duration means; None leaves it to the reader.
+    fit : str
+        What a fit uses of the run: ``all``, or ``host`` where its steps are kept for checking
+        what was fitted elsewhere and only its host work outside steps is fitted.
     pool : Pool
         The pool; unstated settings are None.
     dtype : str or None
@@ -82,6 +85,7 @@ class RunFacts:
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
     where: Mapping[str, Cell] = field(default_factory=dict)
     uniform: Uniform = field(default_factory=dict)
+    fit: str = "all"
 
     def place(self, key: str) -> Place:
         """Return where a fact was stated.
@@ -273,6 +277,7 @@ def _facts(
         places=_places(document, flags),
         where=parsed.where or {},
         uniform=uniform_of(parsed.uniform),
+        fit=facts.get("fit") or "all",
     )
 
 

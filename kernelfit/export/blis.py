@@ -34,6 +34,7 @@ from kernelfit.export.blis_names import (
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.front_end_definitions import FRONT_END_NAMES
 
 _SETTINGS = (
     Setting("chip", "", "the chip as the catalogue spells it; known chips by their own name"),
@@ -87,7 +88,7 @@ def _export(kernel: FittedKernel, options: ExportOptions) -> Files:
     entries = CommentedSeq(
         [CommentedMap({place.name: _entry(place, c, kernel, chip)}) for place, c in found]
     )
-    if any(place.name.startswith("host_") for place, _ in found):
+    if any(place.name.startswith(("host_launch", "host_replay")) for place, _ in found):
         entries.append(CommentedMap({DISPATCH: _not_charged(kernel, chip)}))
     document = CommentedMap()
     document["kind"] = "CoefficientSet"
@@ -174,9 +175,20 @@ _VERDICTS = {
 }
 
 
+_AROUND = {
+    "identified": "Fitted from the front end's own times, outside of the step.",
+    "weak": "The front end's times move this value but do not pin it; the interval is wide.",
+    "at_bound": "The fit stands at a bound of the allowed range, so take it as a limit.",
+    "prior": "The front end's times do not identify this value, so the prior was kept.",
+}
+
+
 def _rationale(place: Place, coefficient: Coefficient) -> str:
     meaning = definition(coefficient.name).meaning
-    words = f"{coefficient.name}: {meaning}. {_VERDICTS[coefficient.verdict]}"
+    verdict = _VERDICTS[coefficient.verdict]
+    if coefficient.name in FRONT_END_NAMES:
+        verdict = _AROUND[coefficient.verdict]
+    words = f"{coefficient.name}: {meaning}. {verdict}"
     return f"{words} {place.note}".rstrip()
 
 
@@ -195,12 +207,12 @@ def _flow(items: list[Any]) -> CommentedSeq:
 def _missing(kernel: FittedKernel, options: ExportOptions) -> tuple[NotExpressed, ...]:
     placed = {place.coefficient for place in places(kernel, _chip(kernel, options))}
     written = {place.coefficient for place, _ in blis_entries(kernel, options)}
-    used = set(kernel.plan.coefficients)
+    used = {*kernel.plan.coefficients, *FRONT_END_NAMES}
     out = []
     for coefficient in kernel.fitted.coefficients:
         name = coefficient.name
         if name in placed and name not in written:
-            why = f"not identified by the step logs ({coefficient.verdict})"
+            why = f"not identified by the logs ({coefficient.verdict})"
             out.append(NotExpressed(name, why))
         elif name in used and name not in placed:
             out.append(NotExpressed(name, reason_for(name)))
@@ -228,11 +240,12 @@ TARGET = Target(
         "memory derate, attention's rate",
         "collectives within a node: floor and both rates per operation and width, exactly",
         "eager launches and graph replays",
+        "admission, output token and completion, where the front end was recorded",
         "95 % intervals and the evidence of each value",
         "floors of attention and prefill attention's scale, nearly",
     ),
     lacks=(
-        *(name for name, _ in MISSING[:13]),
+        *(name for name, _ in MISSING[:15]),
         "composition",
         "padding to captured sizes",
         "host CPU, engine version and driver in the scope",

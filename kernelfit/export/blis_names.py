@@ -21,6 +21,8 @@ _CATALOGUE = {"a100-sxm-80gb": "a100-sxm", "h100-sxm": "h100", "h200-sxm": "h200
 
 UNKNOWN = "no cost law of BLIS takes such a coefficient"
 MISSING: tuple[tuple[str, str], ...] = (
+    ("output_call_s", "BLIS charges output by the token, with nothing for a call that holds them"),
+    ("output_extra_token_s", "BLIS charges every token of a request's output alike"),
     (
         "attention_head_s",
         "BLIS charges attention a floor per layer, not per request and key-value head",
@@ -116,6 +118,7 @@ def places(kernel: FittedKernel, chip: str) -> tuple[Place, ...]:
         *_attention(kernel),
         *_collectives(kernel, chip),
         *_host(kernel),
+        *_front_end(kernel),
     )
 
 
@@ -261,6 +264,29 @@ def _host(kernel: FittedKernel) -> Iterator[Place]:
             _US,
             "BLIS never hides it behind the device.",
         )
+
+
+_FRONT_END: tuple[tuple[str, str, str, str], ...] = (
+    ("admission_request_s", "host_admission_per_request", "us_per_request", ""),
+    ("admission_token_s", "host_admission_per_token", "us_per_token", ""),
+    (
+        "output_token_s",
+        "host_output_token",
+        "us_per_token",
+        "What a further request output adds to a call; what a call takes whatever it holds "
+        "(output_call_s) has no entry.",
+    ),
+    ("completion_s", "host_completion", "us_per_request", ""),
+)
+
+
+def _front_end(kernel: FittedKernel) -> Iterator[Place]:
+    known = {c.name: c for c in kernel.fitted.coefficients}
+    for coefficient, name, units, note in _FRONT_END:
+        if coefficient in known:
+            # The set has no scope for CPU, engine version and tokeniser.
+            holds = f"Holds for {known[coefficient].scope}."
+            yield Place(coefficient, name, units, _US, f"{note} {holds}".strip())
 
 
 def reason_for(coefficient: str) -> str:

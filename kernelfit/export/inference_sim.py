@@ -21,7 +21,8 @@ from kernelfit.export.inference_sim_fit import Projection, project
 from kernelfit.export.inference_sim_law import BASES, BETAS
 from kernelfit.export.probes import probe_batches
 from kernelfit.kernel.batch import Batch
-from kernelfit.kernel.fitted import FittedKernel, phase_of
+from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.phase import phase_of
 from kernelfit.kernel.resources import Resource
 
 # As the simulator's own hardware_config.json spells them.
@@ -30,9 +31,9 @@ _GPUS = {"H100-SXM": "H100", "H200-SXM": "H200", "A100-SXM-80GB": "A100-SXM", "L
 _SETTINGS = (Setting("gpu", "", "name of the GPU in hardware_config.json; its own by default"),)
 
 _ALPHAS = (
-    ("alpha0", "queueing of a request [us]", "admission_request_s"),
+    ("alpha0", "before a request is queued [us]", "admission_request_s"),
     ("alpha1", "after the last token of a request [us]", "completion_s"),
-    ("alpha2", "every output token [us]", "output_token_s"),
+    ("alpha2", "every output token [us]", "output_call_s + output_token_s"),
 )
 
 
@@ -71,9 +72,12 @@ def defaults_text(kernel: FittedKernel, options: ExportOptions, found: Projectio
     lines.extend(f"# projection {each.line()}" for each in found.agreement)
     lines.append("trained_physics_coefficients:")
     lines.append("  alpha_coeffs:")
+    scopes = {c.name: c.scope for c in kernel.fitted.coefficients}
+    scope = scopes.get("completion_s", scopes.get("admission_request_s", "front end"))
     for value, (name, what, source) in zip(found.alphas, _ALPHAS, strict=True):
         why = f"0: {source} is not_charged, step logs hold no front-end times"
-        lines.append(f"    - {value!r}  # {name}: {what}" + ("" if value else f"; {why}"))
+        found_in = f" = {source}, {scope}" if value else f"; {why}"
+        lines.append(f"    - {value!r}  # {name}: {what}{found_in}")
     lines.append("  beta_coeffs:")
     for index, (name, basis) in enumerate(zip(BETAS, BASES, strict=True)):
         value = found.betas[index]
@@ -227,6 +231,21 @@ def missing(kernel: FittedKernel, options: ExportOptions) -> tuple[NotExpressed,
                 "head_dim",
                 f"the simulator takes hidden / heads = {found.shape.head_dim}, the model has "
                 f"{kind.head_dim}; the betas make up for it",
+            )
+        )
+    if kernel.front_end.admission_token_s:
+        out.append(
+            NotExpressed(
+                "admission_token_s",
+                "its alpha before queueing knows no prompt length; the part per token is left out",
+            )
+        )
+    if kernel.front_end.output_call_s:
+        out.append(
+            NotExpressed(
+                "output_call_s",
+                "its alpha charges every token as if it were alone in its call; others of the same "
+                "step share this part",
             )
         )
     if kernel.plan.resolution.cache_dtype.startswith("fp8"):

@@ -22,6 +22,7 @@ from kernelfit.export.base import (
 )
 from kernelfit.kernel.basis import Basis
 from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.front_end_definitions import FRONT_END_NAMES
 from kernelfit.kernel.frozen import to_data
 from kernelfit.kernel.pricing import Cell, Costs
 from kernelfit.kernel.routing import Routing, rates_of
@@ -89,7 +90,7 @@ def plain_document(kernel: FittedKernel, options: ExportOptions) -> dict[str, An
         JSON-shaped data in SI units, with the digest of its own contents.
     """
     plan, given = kernel.plan, kernel.fitted
-    used = set(plan.coefficients)
+    used = {*plan.coefficients, *FRONT_END_NAMES}
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "provenance": provenance("plain", kernel, options),
@@ -262,6 +263,7 @@ TARGET = Target(
     holds=(
         "both bounds, the mean and the time by resource, exactly",
         "coefficients with verdict and interval",
+        "host work around the step, where the front end was recorded",
         "held-out errors by phase",
         "domain",
         "memory figures",

@@ -10,8 +10,9 @@ import numpy as np
 from kernelfit.kernel.basis import Array
 from kernelfit.kernel.batch import Batch, RequestShape
 from kernelfit.kernel.errors import InvalidArgument
-from kernelfit.kernel.fitted import FittedKernel, phase_of
+from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.limits import check_batch
+from kernelfit.kernel.phase import phase_of
 from kernelfit.kernel.tables import table_of
 
 PHASES = ("decode", "mixed", "prefill")

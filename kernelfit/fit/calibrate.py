@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kernelfit.fit.calibration import Calibration, Evidence, RunUsed
 from kernelfit.fit.choose import Choice, choose_rule, held_out
 from kernelfit.fit.design import build_design, coefficient_names
+from kernelfit.fit.front_end import fit_front_end
+from kernelfit.fit.front_end_runs import FrontEndRun
 from kernelfit.fit.given import GivenPrior, by_name
-from kernelfit.fit.identify import BLURRED, FEWEST_ROWS, LOST, PINNED, at_bound
+from kernelfit.fit.inside import inside_step
+from kernelfit.fit.judge import NEGLIGIBLE_SHARE, judge
 from kernelfit.fit.noise import noise_floor
 from kernelfit.fit.point import PointFit, fit_runs
 from kernelfit.fit.priors import to_values
@@ -20,17 +23,12 @@ from kernelfit.fit.solve import host_rule_of
 from kernelfit.fit.steps import Floats, RunSteps, phase_mask
 from kernelfit.fit.two_forms import tell_forms_apart
 from kernelfit.fit.uncertainty import block_length, bootstrap
-from kernelfit.kernel.catalog import Coefficient, definition
-from kernelfit.kernel.chip import Chip
-from kernelfit.kernel.definitions import MOST
-from kernelfit.kernel.fitted import PHASES
+from kernelfit.kernel.catalog import Coefficient
 from kernelfit.kernel.handover import Range, Residuals
+from kernelfit.kernel.phase import PHASES
 from kernelfit.kernel.totals import TOTAL_FIELDS
 
 RESIDUAL_QUANTILES = 41
-NEGLIGIBLE_SHARE = 1e-3
-"""Share of the measured time below which a coefficient does not show [1]."""
-
 SAMPLED_RATIO = 1.5
 """Stored over fitted steps above which it is told that not all were read [1]; gates drop
 fewer, and say so themselves."""
@@ -42,12 +40,6 @@ WIDTHS: tuple[str, ...] = (
     "nodes_spanned",
 )
 """Widths of a resolution whose range a calibration has seen."""
-
-STILL_PRIOR = 0.5
-"""Distance from a prior's centre, in its spreads, up to which it is what gave the value [1]."""
-
-NORMAL_95 = 1.96
-"""Standard deviations of a normal variable that hold 95 % of it on both sides [1]."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -129,7 +121,7 @@ def calibrate(
         progress=None if progress is None else lambda d, n: progress("bootstrap", d, n),
     )
     told = by_name(options.priors)
-    alone, evidence = _judge(first, log_draws, chip, told)
+    alone, evidence = judge(first, log_draws, chip, told)
     about_evidence = _warnings(first, alone, evidence, shares)
     judged, evidence, about_forms = tell_forms_apart(alone, evidence, NEGLIGIBLE_SHARE)
     coefficients, unsettled = allow_for(judged, find_rivals(choice, names, chip))
@@ -168,83 +160,53 @@ def calibrate(
             *_about_samples(runs, stored_steps),
         ),
         priors=tuple(told[name] for name in names if name in told),
+        inside_step=inside_step(runs, coefficients, evidence),
     )
 
 
-def _judge(
-    fit: PointFit, log_draws: Floats, chip: Chip, told: Mapping[str, GivenPrior]
-) -> tuple[tuple[Coefficient, ...], tuple[Evidence, ...]]:
-    """Turn unit costs, evidence and draws into coefficients with verdicts."""
-    names = fit.names
-    values = to_values(names, np.exp(fit.solution.log_cost), chip)
-    drawn = [to_values(names, np.exp(row), chip) for row in log_draws]
-    bound_now = at_bound(fit.solution.log_cost, fit.priors)
-    bound_drawn = at_bound(log_draws, fit.priors) if len(log_draws) else np.zeros((1, len(names)))
-    # Known to be small, but not how small: its value is one end of what is allowed.
-    negligible = fit.evidence.share < NEGLIGIBLE_SHARE
-    coefficients, evidence = [], []
-    for k, name in enumerate(names):
-        value = values[name]
-        samples = np.asarray([d[name] for d in drawn]) if drawn else np.asarray([value])
-        log_spread = float(np.std(np.log(samples)))
-        bound_share = float(np.mean(bound_drawn[:, k]))
-        data_spread = float(fit.evidence.data_spread[k])
-        # Blocks tell how far rows go together; the curvature, what draws that start from the
-        # fit and keep its outliers miss.
-        bare_spread = data_spread / float(np.sqrt(fit.inflation))
-        # Left free, but where its prior put it: the data neither hold nor reject it.
-        moved = abs(fit.solution.log_cost[k] - fit.priors.centre[k])
-        held = data_spread > LOST and moved < STILL_PRIOR * fit.priors.spread[k]
-        if k in fit.kept_prior or held:
-            verdict = "prior"
-        elif bound_now[k] or bound_share > 0.5 or (data_spread > LOST and negligible[k]):
-            verdict = "at_bound"
-        elif (
-            data_spread > BLURRED
-            or max(bare_spread, log_spread) > PINNED
-            or fit.evidence.aliases[k]
-            or fit.evidence.rows[k] < FEWEST_ROWS
-            # The least error of any law would drown it.
-            or negligible[k]
-        ):
-            verdict = "weak"
-        else:
-            verdict = "identified"
-        low, high = (float(q) for q in np.quantile(samples, [0.025, 0.975]))
-        entry = definition(name)
-        if verdict in ("identified", "weak") and data_spread < LOST:
-            reach = float(np.exp(NORMAL_95 * bare_spread))
-            most = MOST.get(name, 1.0) if entry.kind == "efficiency" else float("inf")
-            low, high = min(low, value / reach), max(high, min(value * reach, most))
-        given = told.get(name)
-        # A share of a sum that only the prior divides is not measured, nor is a value that
-        # was given more sharply than the data could tell.
-        kept = verdict == "prior" or bool(fit.evidence.aliases[k])
-        kept = kept or (given is not None and data_spread > fit.priors.spread[k])
-        believed = entry.method if given is None else given.method
-        coefficients.append(
-            Coefficient(
-                name=name,
-                value=value,
-                unit=entry.unit,
-                scope=chip.name,
-                method=believed if kept else "measured",
-                verdict=verdict,
-                ci95=(min(low, value), max(high, value)),
-            )
-        )
-        evidence.append(
-            Evidence(
-                data_spread=data_spread if np.isfinite(data_spread) else None,
-                vif=float(fit.evidence.vif[k]) if np.isfinite(fit.evidence.vif[k]) else None,
-                bootstrap_cv=log_spread,
-                bound_share=bound_share,
-                prior_shrinkage=1.0 - log_spread / float(fit.priors.spread[k]),
-                time_share=float(fit.evidence.share[k]),
-                alias=tuple(names[a] for a in fit.evidence.aliases[k]),
-            )
-        )
-    return tuple(coefficients), tuple(evidence)
+def with_front_end(
+    calibration: Calibration, runs: Sequence[FrontEndRun], options: Options
+) -> Calibration:
+    """Add the front end's coefficients to a calibration.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        The calibration of the steps.
+    runs : sequence of FrontEndRun
+        Recorded host work on the same GPU type.
+    options : Options
+        How to fit; as many draws are taken as the calibration holds.
+
+    Returns
+    -------
+    Calibration
+        With more coefficients, each with its evidence and draws; the same one where too
+        little was recorded.
+    """
+    fit = fit_front_end(
+        runs,
+        calibration.chip,
+        draws=len(calibration.draws),
+        seed=options.seed,
+        given=options.priors,
+    )
+    if fit is None:
+        return calibration
+    told = by_name(options.priors)
+    return replace(
+        calibration,
+        coefficients=(*calibration.coefficients, *fit.coefficients),
+        evidence=(*calibration.evidence, *fit.evidence),
+        draw_names=(*calibration.draw_names, *fit.names),
+        draws=tuple(
+            (*step, *(float(value) for value in around))
+            for step, around in zip(calibration.draws, fit.draws, strict=True)
+        ),
+        warnings=(*calibration.warnings, *fit.warnings),
+        priors=(*calibration.priors, *(told[name] for name in fit.names if name in told)),
+        front_end=fit.rests_on,
+    )
 
 
 def _domain(runs: Sequence[RunSteps]) -> tuple[Range, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kernelfit.fit.front_end_evidence import FrontEndEvidence
 from kernelfit.fit.given import GivenPrior, by_name
 from kernelfit.kernel.catalog import Coefficient, definition
 from kernelfit.kernel.chip import Chip
@@ -155,6 +156,11 @@ class Calibration:
     priors : tuple of GivenPrior
         Priors that the user gave and the fit used, in the order of the coefficients; the
         others come from the catalogue.
+    front_end : FrontEndEvidence or None
+        What the coefficients of the front end rest on; None where no host work around the
+        step was recorded.
+    inside_step : tuple of str
+        What is known of host work inside the step, and what cannot be told from the GPU's.
     """
 
     chip: Chip
@@ -179,6 +185,8 @@ class Calibration:
     converged: bool
     warnings: tuple[str, ...]
     priors: tuple[GivenPrior, ...] = ()
+    front_end: FrontEndEvidence | None = None
+    inside_step: tuple[str, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """Return the calibration as a self-contained document.
@@ -189,9 +197,10 @@ class Calibration:
             JSON-shaped data with its digest.
         """
         body = {"kind": "Calibration", "schema_version": SCHEMA_VERSION, **to_data(self)}
-        if not self.priors:
-            # As in files from before priors could be given, so that digests stay.
-            del body["priors"]
+        for name in ("priors", "front_end", "inside_step"):
+            if not getattr(self, name):
+                # As in files from before there was such a part, so that digests stay.
+                del body[name]
         body["condition"] = self.condition if self.condition < 1e300 else None
         body["digest"] = digest(body)
         return body
@@ -259,6 +268,8 @@ class Calibration:
             "seed": self.seed,
             "draws": len(self.draws),
             "warnings": list(self.warnings),
+            "inside_step": list(self.inside_step),
+            "front_end": None if self.front_end is None else to_data(self.front_end),
         }
 
     def _coefficient(self, c: Coefficient, e: Evidence) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from kernelfit.fit.calibrate import Options, calibrate
+from kernelfit.fit.calibrate import Options, calibrate, with_front_end
 from kernelfit.fit.calibration import Calibration
+from kernelfit.fit.front_end_runs import FrontEndRun
 from kernelfit.fit.gates import GateCount, apply_gates, with_copies, with_probe_reference
 from kernelfit.fit.given import of_chip
 from kernelfit.fit.steps import FITTED_TIMINGS, Floats, RunSteps, make_run
@@ -181,7 +182,7 @@ def window_columns(record: RunRecord, steps: pa.Table, windows: Sequence[int]) -
 
 
 def collect_runs(
-    records: Sequence[RunRecord], chips: Mapping[str, Chip]
+    records: Sequence[RunRecord], chips: Mapping[str, Chip], *, checking: bool = False
 ) -> tuple[tuple[RunSteps, ...], tuple[Refused, ...]]:
     """Return the runs that can be fitted, and why the others cannot.
 
@@ -191,6 +192,8 @@ def collect_runs(
         Stored runs.
     chips : mapping of str to Chip
         Chips by the name that the runs state.
+    checking : bool
+        Take also the runs whose steps are kept for checking a calibration.
 
     Returns
     -------
@@ -203,6 +206,8 @@ def collect_runs(
     refused: list[Refused] = []
     for record in records:
         reason = record.fit_refused_reason
+        if reason is None and record.steps_kept_for_checking and not checking:
+            reason = "its run.yaml keeps its steps for checking (fit: host)"
         if reason is None and record.timing not in FITTED_TIMINGS:
             reason = (
                 f"timing {record.timing} is no step time; {', '.join(FITTED_TIMINGS)} can be fitted"
@@ -226,6 +231,7 @@ def fit_gpus(
     options: Options,
     gates_off: Sequence[str] = (),
     progress: Progress | None = None,
+    front_ends: Sequence[FrontEndRun] = (),
 ) -> tuple[tuple[GpuFit, ...], tuple[Refused, ...]]:
     """Gate and fit every GPU type.
 
@@ -239,6 +245,8 @@ def fit_gpus(
         Ids of gates that are switched off.
     progress : callable, optional
         Called with a label, the number done and the number wanted.
+    front_ends : sequence of FrontEndRun
+        Recorded host work around the steps, of any GPU types.
 
     Returns
     -------
@@ -276,7 +284,8 @@ def fit_gpus(
                 )
             continue
         own = replace(options, priors=of_chip(options.priors, name))
-        calibration = calibrate(kept, stored, own, progress)
+        around = [run for run in front_ends if run.gpu == name]
+        calibration = with_front_end(calibrate(kept, stored, own, progress), around, own)
         fits.append(GpuFit(tuple(kept), tuple(counts), calibration))
     return tuple(fits), tuple(refused)
 

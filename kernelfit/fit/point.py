@@ -17,6 +17,7 @@ from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.fit.uncertainty import autocorrelation, variance_inflation
 from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.costs import unit_cost_s
+from kernelfit.kernel.front_end_definitions import FRONT_END_NAMES
 
 FIRST_BLOCK_STEPS = 50
 LAGS = 200
@@ -263,8 +264,8 @@ def start_at(calibration: Calibration) -> Solution:
     Returns
     -------
     Solution
-        Its unit costs, in the order of its coefficients.
+        Its unit costs, in the order of its coefficients, without those of the front end.
     """
-    values = {c.name: c.value for c in calibration.coefficients}
+    values = {c.name: c.value for c in calibration.coefficients if c.name not in FRONT_END_NAMES}
     cost = [unit_cost_s(name, values, calibration.chip) for name in values]
     return Solution(np.log(np.asarray(cost)), calibration.overlap_share, calibration.scale, True, 0)

@@ -1,4 +1,4 @@
-"""Conclusions about one pool, drawn from its step times under every view."""
+"""Conclusions about one pool, drawn from its times under every view."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelfit.flips.loads import Floats
-from kernelfit.flips.views import HOST, RESOURCES, Shares, Views
+from kernelfit.flips.views import Four, Views
 
 Outcome = str | int
 
 BATCH_TOLERANCE = 0.05
 """Largest batches this near to each other are the same conclusion: nobody resizes a
 deployment for less [1]."""
+
+SIMULATE = "needs arrivals"
+"""The outcome where only arrival times could tell: a simulator that calls the kernel must."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,8 @@ class Answer:
     probability : float or None
         Share of the draws that give the fitted conclusion [1]; None without draws.
     margin : float or None
-        Relative change of the fitted step time at which the conclusion changes [1]; None
-        when no change of the step time changes it.
+        Relative change of the fitted time at which the conclusion changes [1]; None
+        when no change of the time changes it.
     resolution : float or None
         Relative error of that batch's step time that leaves the conclusion open [1]; the
         margin, but for a count half the width of the band of counts that are the same.
@@ -66,15 +69,47 @@ def agreement(agree: npt.NDArray[np.bool_]) -> float | None:
     return float(agree.mean()) if agree.size else None
 
 
+def yes_or_no(uses: Four, requests: int) -> Answer:
+    """Say whether a batch keeps to what it may use.
+
+    Parameters
+    ----------
+    uses : tuple of ndarray
+        Share of the target that batches of 1, 2, 3, ... requests use, in every view [1].
+    requests : int
+        Requests in flight; the pool holds them.
+
+    Returns
+    -------
+    Answer
+        ``yes`` or ``no``; a time that is exactly the target meets it.
+    """
+    at = requests - 1
+    three = [float(use[at]) for use in uses[:3]]
+    fitted = three[2]
+    margin = abs(1.0 / fitted - 1.0)
+    words = ["yes" if use <= 1.0 else "no" for use in three]
+    return Answer(
+        overlap=words[0],
+        no_overlap=words[1],
+        fitted=words[2],
+        differ=len(set(words)) > 1,
+        probability=agreement((uses[3][:, at] <= 1.0) == (fitted <= 1.0)),
+        margin=margin,
+        resolution=margin,
+        requests=requests,
+    )
+
+
 def meets(views: Views, requests: int, target_s: float) -> Answer:
-    """Say whether a steady decode batch meets a target.
+    """Say whether requests in flight meet a target per output token.
 
     Parameters
     ----------
     views : Views
-        Step times of the pool at the context.
+        Times of the pool at the load.
     requests : int
-        Requests that decode together; the pool holds them.
+        Requests in flight; the pool holds them.
     target_s : float
         Longest acceptable time per output token [s].
 
@@ -83,50 +118,85 @@ def meets(views: Views, requests: int, target_s: float) -> Answer:
     Answer
         ``yes`` or ``no``; a step that takes exactly the target meets it.
     """
-    at = requests - 1
-    fitted = float(views.fitted_s[at])
-    margin = abs(target_s / fitted - 1.0)
-    words = ["yes" if times[at] <= target_s else "no" for times in _three(views)]
+    return yes_or_no(views.uses(target_s), requests)
+
+
+def at_every_percentile(
+    least: Four, most: Four, target_s: float, requests: int, *, closed: bool = True
+) -> Answer:
+    """Say what holds for a percentile whatever the arrivals.
+
+    Parameters
+    ----------
+    least, most : tuple of ndarray
+        The shortest and longest time that any token can take, one batch, in every view [s].
+    target_s : float
+        Longest acceptable time [s].
+    requests : int
+        Requests in flight.
+    closed : bool
+        Whether no more than these requests can be there; without, no wait is the longest.
+
+    Returns
+    -------
+    Answer
+        ``no`` where even the shortest time misses the target, ``yes`` where even the longest
+        meets it, else ``needs arrivals``.
+    """
+
+    def words(shortest: Floats, longest: Floats) -> list[str]:
+        late = shortest > target_s
+        fine = (longest <= target_s) & closed
+        return ["no" if a else "yes" if b else SIMULATE for a, b in zip(late, fine, strict=True)]
+
+    three = [words(a[:1], b[:1])[0] for a, b in zip(least[:3], most[:3], strict=True)]
+    drawn = words(least[3][:, 0], most[3][:, 0])
+    ends = [least[2][0], most[2][0]] if closed else [least[2][0]]
+    margin = min(abs(target_s / float(time) - 1.0) for time in ends)
     return Answer(
-        overlap=words[0],
-        no_overlap=words[1],
-        fitted=words[2],
-        differ=len(set(words)) > 1,
-        probability=agreement((views.draws_s[:, at] <= target_s) == (fitted <= target_s)),
+        overlap=three[0],
+        no_overlap=three[1],
+        fitted=three[2],
+        differ=len(set(three)) > 1,
+        probability=agreement(np.asarray([word == three[2] for word in drawn], dtype=bool)),
         margin=margin,
         resolution=margin,
         requests=requests,
     )
 
 
-def largest_batch(views: Views, target_s: float) -> Answer:
-    """Say how many requests can decode together within a target.
+def largest_batch(views: Views, target_s: float, first_target_s: float = math.inf) -> Answer:
+    """Say how many requests can be in flight within the targets.
 
     Parameters
     ----------
     views : Views
-        Step times of the pool at the context, for every batch that it holds.
+        Times of the pool at the load, for every batch that it holds.
     target_s : float
         Longest acceptable time per output token [s].
+    first_target_s : float
+        Longest acceptable time to first token [s].
 
     Returns
     -------
     Answer
-        Counts; 0 when no batch meets the target. Counts within 5 % of each other are the
-        same conclusion. The margin is the smallest relative change of all step times that
+        Counts; 0 when no batch meets the targets. Counts within 5 % of each other are the
+        same conclusion. The margin is the smallest relative change of all times that
         moves the count out of these 5 %.
     """
-    counts = [int(_last(times <= target_s)) for times in _three(views)]
+    uses = views.uses(target_s, first_target_s)
+    counts = [int(_last(use <= 1.0)) for use in uses[:3]]
     best = counts[2]
-    under = _last(views.draws_s <= target_s)
+    under = _last(uses[3] <= 1.0)
     low = math.ceil(best * (1.0 - BATCH_TOLERANCE) - 1e-9)
     high = math.floor(best / (1.0 - BATCH_TOLERANCE) + 1e-9)
-    held = views.fitted_s.size
+    fitted = uses[2]
+    held = fitted.size
     changes = []
     if best > 0:
-        changes.append(target_s / float(views.fitted_s[low - 1 :].min()) - 1.0)
+        changes.append(1.0 / float(fitted[low - 1 :].min()) - 1.0)
     if high < held:
-        changes.append(1.0 - target_s / float(views.fitted_s[high:].min()))
+        changes.append(1.0 - 1.0 / float(fitted[high:].min()))
     return Answer(
         overlap=counts[0],
         no_overlap=counts[1],
@@ -136,6 +206,53 @@ def largest_batch(views: Views, target_s: float) -> Answer:
         margin=min(changes) if changes else None,
         resolution=sum(changes) / len(changes) if changes else None,
         requests=min(max(best, 1), held),
+    )
+
+
+def sustains(
+    views: Views, rate_per_s: float, target_s: float, first_target_s: float = math.inf
+) -> Answer:
+    """Say whether an engine serves requests as fast as they come, within the targets.
+
+    Parameters
+    ----------
+    views : Views
+        Times of the pool at a load with prompts.
+    rate_per_s : float
+        Requests that the engine takes each second, in the long run [1/s].
+    target_s, first_target_s : float
+        Longest acceptable time per output token and to first token [s].
+
+    Returns
+    -------
+    Answer
+        ``yes`` where some number of requests in flight that meets the targets completes
+        as many a second (Little's law). It says nothing of waiting. ``requests`` is the
+        fewest that do it as fitted, or the number that comes nearest.
+    """
+    wanted = rate_per_s * views.output_tokens
+    least = [
+        np.maximum(use, wanted / rate)
+        for use, rate in zip(views.uses(target_s, first_target_s), views.rates(), strict=True)
+    ]
+    best: Four = (
+        least[0].min(keepdims=True),
+        least[1].min(keepdims=True),
+        least[2].min(keepdims=True),
+        least[3].min(axis=1, keepdims=True),
+    )
+    answer = yes_or_no(best, 1)
+    enough = np.flatnonzero(least[2] <= 1.0)
+    requests = int(enough[0]) + 1 if enough.size else int(least[2].argmin()) + 1
+    return Answer(
+        answer.overlap,
+        answer.no_overlap,
+        answer.fitted,
+        answer.differ,
+        answer.probability,
+        answer.margin,
+        answer.resolution,
+        requests,
     )
 
 
@@ -153,111 +270,6 @@ def near(one: int, other: int) -> bool:
         Whether they lie within 5 % of the larger.
     """
     return abs(one - other) <= BATCH_TOLERANCE * max(one, other) + 1e-9
-
-
-def relieve(shares: Shares, at: int, requests: int) -> Answer:
-    """Say which resource to relieve first.
-
-    Parameters
-    ----------
-    shares : Shares
-        Time by resource of some batches.
-    at : int
-        Which of them.
-    requests : int
-        Its requests.
-
-    Returns
-    -------
-    Answer
-        Names of resources. The margin is how far the step time lies from the nearest one,
-        between the two bounds, at which another resource leads; where one resource leads
-        between the bounds, it is the lead over the next as a share of its own time.
-    """
-    tops = [int(s[at].argmax()) for s in (shares.overlap_s, shares.no_overlap_s, shares.fitted_s)]
-    names = [RESOURCES[top] for top in tops]
-    margin = _lead(shares, at, tops[2])
-    return Answer(
-        overlap=names[0],
-        no_overlap=names[1],
-        fitted=names[2],
-        differ=len(set(names)) > 1,
-        probability=agreement(shares.draws_s[:, at].argmax(axis=1) == tops[2]),
-        margin=margin,
-        resolution=margin,
-        requests=requests,
-    )
-
-
-def _lead(shares: Shares, at: int, top: int) -> float:
-    fitted = float(shares.fitted_s[at].sum())
-    launch, waited = float(shares.launch_s[at]), float(shares.host_s[at])
-    ahead = launch if shares.hidden else 0.0
-    none, full = shares.device_s[0, at].copy(), shares.device_s[1, at].copy()
-    whole = (float(none.sum()), float(full.sum()))
-    device = (1.0 - shares.share) * whole[0] + shares.share * whole[1]
-    races = []
-    if ahead:
-        # What runs ahead leads where it outlasts the device; otherwise it is out of the race.
-        races.append((whole[0] - ahead, whole[1] - ahead))
-    if ahead <= device:
-        # Host time that is waited for is the same whatever overlaps on the device.
-        none[HOST] = full[HOST] = waited + launch - ahead
-        races += [(none[top] - none[r], full[top] - full[r]) for r in _others(top)]
-    distances = []
-    for before, after in races:
-        if before != after and 0.0 <= before / (before - after) <= 1.0:
-            share = before / (before - after)
-            between = (1.0 - share) * whole[0] + share * whole[1]
-            time = max(between, ahead) + waited + launch - ahead
-            distances.append(abs(time - fitted) / fitted)
-    if distances:
-        return min(distances)
-    parts = np.sort(shares.fitted_s[at])
-    second = float(parts[-2])
-    if ahead > device:
-        second = device
-    return (float(parts[-1]) - second) / float(parts[-1])
-
-
-def _others(*leading: int) -> list[int]:
-    return [r for r in range(len(RESOURCES)) if r not in leading]
-
-
-def telling_batch(shares: Shares, fitted_s: Floats, draws_s: Floats, at: int) -> int:
-    """Return the batch whose step time says most about which resource leads in another.
-
-    Parameters
-    ----------
-    shares : Shares
-        Time by resource of some batches.
-    fitted_s : ndarray, shape (n_batches,)
-        Their fitted step times [s].
-    draws_s : ndarray, shape (n_draws, n_batches)
-        Their step times under the draws [s].
-    at : int
-        The batch whose leading resource is in doubt.
-
-    Returns
-    -------
-    int
-        Index of the batch whose step time follows the lead most closely over the draws
-        (largest absolute correlation): the total of the doubtful batch itself may be known
-        well while its parts are not.
-    """
-    parts = shares.draws_s[:, at]
-    first, second = np.argsort(shares.fitted_s[at])[[-1, -2]]
-    lead = parts[:, first] - parts[:, second]
-    times = draws_s / fitted_s
-    lead = lead - lead.mean()
-    times = times - times.mean(axis=0)
-    scale = np.sqrt((times**2).sum(axis=0) * (lead**2).sum())
-    follows = np.abs(lead @ times) / np.where(scale > 0.0, scale, np.inf)
-    return int(follows.argmax())
-
-
-def _three(views: Views) -> tuple[Floats, Floats, Floats]:
-    return views.overlap_s, views.no_overlap_s, views.fitted_s
 
 
 def _last(meets_target: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -8,11 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelfit.flips.conclude import Answer, Outcome
+from kernelfit.flips.ranking import Ranked
+from kernelfit.flips.settle import Proposed
 
 FLAGS: tuple[str, ...] = ("measure", "uncertain", "extrapolated", "agree")
 """In the order of precedence."""
 
-CONCLUSIONS: tuple[str, ...] = ("meets_token_latency", "largest_batch", "best_pool", "bottleneck")
+CONCLUSIONS: tuple[str, ...] = (
+    "meets_token_latency",
+    "meets_first_token",
+    "largest_batch",
+    "sustains_rate",
+    "kv_fits",
+    "best_pool",
+    "wider_is_faster",
+    "wider_pays",
+    "disaggregation_pays",
+    "bottleneck",
+)
 
 DOUBT = 0.05
 """Share of draws that may disagree before a conclusion is called uncertain [1]."""
@@ -25,7 +38,7 @@ class Flag:
     Attributes
     ----------
     gpu, pool, model : str
-        The deployment; for ``best_pool`` every one compared, separated by commas.
+        The deployment; where several are compared, every one, separated by commas.
     load : str
         The load in words.
     conclusion : str
@@ -36,8 +49,9 @@ class Flag:
         when the batch lies outside what the calibration has seen, else ``agree``.
     overlap, no_overlap, fitted : str or int
         The conclusion under each bound and as fitted: ``yes``, ``no``, a number of
-        requests, a pool, a resource, ``none`` (no pool meets the target) or ``not held``
-        (the engine never decodes so many at once).
+        requests, a pool, a resource, ``none`` (no pool meets the target), ``not held``
+        (the engine never decodes so many at once) or ``needs arrivals`` (only a simulator
+        that knows when requests come can tell).
     margin : float or None
         Relative change of the fitted step time at which the conclusion changes [1].
     probability : float or None
@@ -61,6 +75,22 @@ class Flag:
         ``best_pool``.
     overlap_gpu_tokens_per_s, no_overlap_gpu_tokens_per_s, fitted_gpu_tokens_per_s : float or None
         Output tokens per second and GPU of the best pool [tokens/s]; None for the others.
+    first_token_target_s : float or None
+        The target to first token [s].
+    rate_per_s : float or None
+        Requests a second that were asked about [1/s].
+    percentile : float or None
+        Share of tokens that must meet the targets [1]; None for means without queueing.
+    objective : str or None
+        What made a pool the best; None for other conclusions.
+    ranking : tuple of Ranked
+        Every compared pool, the best as fitted first.
+    proposed : Proposed or None
+        The measurement, for programs; None when it agrees.
+    note : str or None
+        What else must be known.
+    measured : bool
+        Whether measured steps at this load stand behind it.
     """
 
     gpu: str
@@ -87,6 +117,14 @@ class Flag:
     overlap_gpu_tokens_per_s: float | None = None
     no_overlap_gpu_tokens_per_s: float | None = None
     fitted_gpu_tokens_per_s: float | None = None
+    first_token_target_s: float | None = None
+    rate_per_s: float | None = None
+    percentile: float | None = None
+    objective: str | None = None
+    ranking: tuple[Ranked, ...] = ()
+    proposed: Proposed | None = None
+    note: str | None = None
+    measured: bool = False
 
 
 def flag_word(answer: Answer, in_domain: bool) -> str:
@@ -124,4 +162,7 @@ def flip_rows(flags: Iterable[Flag]) -> list[dict[str, Any]]:
     list of dict
         JSON-shaped, one per flag, with the names of ``Flag``; SI units, shares as fractions.
     """
-    return [dataclasses.asdict(flag) for flag in flags]
+    return [
+        {**dataclasses.asdict(flag), "ranking": [dataclasses.asdict(r) for r in flag.ranking]}
+        for flag in flags
+    ]

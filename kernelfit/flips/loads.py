@@ -13,7 +13,6 @@ from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.memory import kv_room_bytes
 from kernelfit.kernel.tables import alike_windows
-from kernelfit.kernel.totals import BatchTotals
 
 Floats = npt.NDArray[np.float64]
 
@@ -98,7 +97,7 @@ def candidates(
     return tuple(found)
 
 
-def limit_of(kernel: FittedKernel, context_tokens: int) -> Limit:
+def limit_of(kernel: FittedKernel, context_tokens: int, longest_tokens: int | None = None) -> Limit:
     """Return how many requests of one length decode together.
 
     Parameters
@@ -107,6 +106,9 @@ def limit_of(kernel: FittedKernel, context_tokens: int) -> Limit:
         The pool's kernel.
     context_tokens : int
         Tokens in the KV cache of every request before the step [tokens].
+    longest_tokens : int, optional
+        Length that every request grows to [tokens]; one token more than the context where
+        not given.
 
     Returns
     -------
@@ -116,7 +118,7 @@ def limit_of(kernel: FittedKernel, context_tokens: int) -> Limit:
     """
     resolution = kernel.resolved()
     longest = kernel.plan.pool.max_model_len
-    if longest is not None and context_tokens + 1 > longest:
+    if longest is not None and (longest_tokens or context_tokens + 1) > longest:
         return Limit(0, f"max_model_len = {longest}")
     one_bytes = kernel.sequence_fixed_bytes() + kernel.sequence_variable_bytes(context_tokens + 1)
     limits = (
@@ -165,56 +167,58 @@ def decode_columns(
     return columns | alike_windows(columns, windows)
 
 
-def in_domain(kernel: FittedKernel, requests: int, context_tokens: int) -> bool:
-    """Return whether the calibration has seen batches like a uniform decode batch.
+def in_domain(kernel: FittedKernel, row: Mapping[str, float]) -> bool:
+    """Return whether the calibration has seen batches like one.
 
     Parameters
     ----------
     kernel : FittedKernel
         The pool's kernel.
-    requests : int
-        Requests of the batch.
-    context_tokens : int
-        Tokens in the KV cache of every request before the step [tokens].
+    row : mapping of str to float
+        Totals of the batch; means of counts are as good.
 
     Returns
     -------
     bool
-        Whether every total lies within the range seen.
+        Whether every total, and every width of the deployment, lies within the range seen.
     """
-    keys = requests * (context_tokens + 1)
-    return kernel.in_domain(
-        BatchTotals(
-            requests=requests,
-            tokens=requests,
-            decode_requests=requests,
-            decode_context_tokens=keys,
-            decode_pairs=keys,
-        )
+    resolution = kernel.resolved()
+    return all(
+        entry.low <= value <= entry.high
+        for entry in kernel.fitted.domain
+        for value in (row.get(entry.quantity, getattr(resolution, entry.quantity, entry.low)),)
     )
 
 
-def load_text(context_tokens: int, requests: int | None, target_s: float | None) -> str:
-    """Return the words for a load.
+def load_text(
+    load: str, requests: int | None, *targets_s: float | None, rate_per_s: float | None = None
+) -> str:
+    """Return the words for a load with its targets.
 
     Parameters
     ----------
-    context_tokens : int
-        Tokens in the KV cache of every request [tokens].
+    load : str
+        The load in words, ``Load.text``.
     requests : int or None
-        Requests that decode together; None when they are what is asked for.
-    target_s : float or None
-        Target [s]; None when the conclusion does not depend on it.
+        Requests in flight; None when they are what is asked for.
+    *targets_s : float or None
+        Targets per output token and to first token [s]; None where the conclusion does not
+        depend on one.
+    rate_per_s : float, optional
+        Requests a second [1/s].
 
     Returns
     -------
     str
         For example ``32 x 2,048 tokens, target 50 ms``.
     """
-    text = f"{context_tokens:,d} tokens"
-    if requests is not None:
-        text = f"{requests:,d} x {text}"
-    return text if target_s is None else f"{text}, target {time_text(target_s)}"
+    text = load if requests is None else f"{requests:,d} x {load}"
+    if rate_per_s is not None:
+        text += f", {rate_per_s:g} requests/s"
+    stated = [target for target in targets_s if target is not None]
+    if not stated:
+        return text
+    return f"{text}, target {' and '.join(time_text(target) for target in stated)}"
 
 
 def time_text(time_s: float) -> str:

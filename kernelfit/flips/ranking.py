@@ -1,4 +1,4 @@
-"""Which of several pools serves most output tokens per GPU within a target."""
+"""Which of several pools is best, each at its best batch within the targets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,33 @@ import numpy.typing as npt
 
 from kernelfit.flips.conclude import Answer, agreement
 from kernelfit.flips.loads import Floats
+from kernelfit.flips.objective import Goal, Stake, scores_of
 from kernelfit.flips.views import Views
 
 NONE = "none"
-"""The outcome when no pool meets the target."""
+"""The outcome when no pool meets the targets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One pool's place.
+
+    Attributes
+    ----------
+    pool : str
+        Its label.
+    overlap, no_overlap, fitted : float or None
+        What it is worth in each view, in the unit of the objective; None where it never
+        meets the targets.
+    requests : int
+        Its best batch as fitted; 0 for none.
+    """
+
+    pool: str
+    overlap: float | None
+    no_overlap: float | None
+    fitted: float | None
+    requests: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,96 +49,86 @@ class Ranking:
         Labels of pools, or ``none``; ``requests`` belongs to the pool to measure.
     measure : int
         Which pool to measure: of those that lead in some view or draw, the one whose
-        throughput is known least; the fastest when none ever meets the target.
+        worth is known least; the fastest when none ever meets the targets.
     batches : tuple of int
-        Fitted best batch of each pool; 0 when it never meets the target.
-    overlap_gpu_tokens_per_s, no_overlap_gpu_tokens_per_s, fitted_gpu_tokens_per_s : float
-        Output tokens per second and GPU of the best pool in each view [tokens/s].
+        Fitted best batch of each pool; 0 when it never meets the targets.
+    order : tuple of Ranked
+        Every pool, the best as fitted first.
+    best : tuple of (float or None)
+        What the best pool is worth under Overlap, under NoOverlap and as fitted.
     """
 
     answer: Answer
     measure: int
     batches: tuple[int, ...]
-    overlap_gpu_tokens_per_s: float
-    no_overlap_gpu_tokens_per_s: float
-    fitted_gpu_tokens_per_s: float
+    order: tuple[Ranked, ...]
+    best: tuple[float | None, float | None, float | None]
 
 
 def rank_pools(
-    pools: Sequence[Views], gpus: Sequence[int], labels: Sequence[str], target_s: float
+    pools: Sequence[Views], stakes: Sequence[Stake], labels: Sequence[str], goal: Goal
 ) -> Ranking:
-    """Rank pools by output tokens per second and GPU within a target.
+    """Rank pools by an objective within the targets.
 
     Parameters
     ----------
     pools : sequence of Views
-        Step times of each pool at the context; at least one batch fits in one of them.
-    gpus : sequence of int
-        GPUs of one engine of each pool.
+        Times of each pool at the load; at least one batch fits in one of them.
+    stakes : sequence of Stake
+        GPUs, engines and price of each pool.
     labels : sequence of str
         Name of each pool.
-    target_s : float
-        Longest acceptable time per output token [s].
+    goal : Goal
+        Targets and objective.
 
     Returns
     -------
     Ranking
-        Each pool runs its best batch within the target. A view holds for all pools at
-        once, and so does a draw: pools of one calibration share their coefficients. The
-        margin is the smallest relative change of one pool's fitted step times that changes
-        the winner: how much slower it must become, or how much faster another one.
+        Each pool runs its best batch within the targets. A view holds for all pools at
+        once, and so does a draw: pools of one calibration share their coefficients. Of
+        equals the first leads. The margin is the smallest relative change of one pool's
+        fitted step times that changes the winner: how much slower it must become, or how
+        much faster another one.
     """
-    three = [
-        [_serve(times, n, target_s) for times in (v.overlap_s, v.no_overlap_s, v.fitted_s)]
-        for v, n in zip(pools, gpus, strict=True)
-    ]
-    rates = np.array([[float(rate) for rate, _ in row] for row in three])
-    batches = tuple(int(row[2][1]) for row in three)
-    places = _leaders(rates)
-    count = min((len(v.draws_s) for v in pools if len(v.draws_s)), default=0)
-    under = np.stack([_draw_rates(v, n, target_s, count) for v, n in zip(pools, gpus, strict=True)])
+    scores, under, batches = scores_of(pools, stakes, goal)
+    places = _leaders(scores)
     leads = _leaders(under)
     names = [labels[place] if place >= 0 else NONE for place in places]
     leading = sorted({int(place) for place in (*places, *leads)} - {-1})
-    measure = _least_known(rates, under, leading) if leading else _fastest(pools)
+    measure = _least_known(scores, under, leading) if leading else _fastest(pools)
     changes = [
-        _change(v.fitted_s, n, target_s, float(np.delete(rates[:, 2], place).max(initial=0.0)))
-        for place, (v, n) in enumerate(zip(pools, gpus, strict=True))
+        room(views, stake, goal, float(np.delete(scores[:, 2], place).max(initial=0.0)))
+        for place, (views, stake) in enumerate(zip(pools, stakes, strict=True))
     ]
+    finite = [change for change, _ in changes if np.isfinite(change)]
+    resolution = changes[measure][0]
     answer = Answer(
         overlap=names[0],
         no_overlap=names[1],
         fitted=names[2],
         differ=len(set(places.tolist())) > 1,
         probability=agreement(leads == places[2]),
-        margin=min(change for change, _ in changes),
-        resolution=changes[measure][0],
+        margin=min(finite) if finite else None,
+        resolution=resolution if np.isfinite(resolution) else None,
         requests=changes[measure][1],
     )
-    best = [float(rate) for rate in rates.max(axis=0)]
-    return Ranking(answer, measure, batches, best[0], best[1], best[2])
+    values = [[goal.value(float(score)) for score in row] for row in scores]
+    order = sorted(range(len(pools)), key=lambda place: -scores[place, 2])
+    best = [goal.value(float(score)) for score in scores.max(axis=0)]
+    return Ranking(
+        answer,
+        measure,
+        batches,
+        tuple(
+            Ranked(labels[p], values[p][0], values[p][1], values[p][2], batches[p]) for p in order
+        ),
+        (best[0], best[1], best[2]),
+    )
 
 
-def _serve(step_s: Floats, gpus: int, target_s: float) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Best rate over the batches (last axis) within the target, and its batch; 0 for none."""
-    sizes = np.arange(1, step_s.shape[-1] + 1)
-    if sizes.size == 0:
-        return np.zeros(step_s.shape[:-1]), np.zeros(step_s.shape[:-1], dtype=np.int64)
-    rates = np.where(step_s <= target_s, sizes / (step_s * gpus), 0.0)
-    best = rates.max(axis=-1)
-    return best, np.where(best > 0.0, rates.argmax(axis=-1) + 1, 0)
-
-
-def _draw_rates(views: Views, gpus: int, target_s: float, count: int) -> Floats:
-    """Best rate under each draw; a pool without draws is taken as fitted."""
-    if len(views.draws_s) == 0:
-        return np.full(count, _serve(views.fitted_s, gpus, target_s)[0])
-    return _serve(views.draws_s[:count], gpus, target_s)[0]
-
-
-def _leaders(rates: Floats) -> npt.NDArray[np.int64]:
+def _leaders(scores: Floats) -> npt.NDArray[np.int64]:
     """Return the leading pool of each column, -1 where no pool serves anything."""
-    return np.where(rates.max(axis=0, initial=0.0) > 0.0, rates.argmax(axis=0), -1)
+    return np.where(scores.max(axis=0, initial=0.0) > 0.0, scores.argmax(axis=0), -1)
 
 
 def _fastest(pools: Sequence[Views]) -> int:
@@ -125,26 +138,55 @@ def _fastest(pools: Sequence[Views]) -> int:
     )
 
 
-def _least_known(rates: Floats, under: Floats, leading: Sequence[int]) -> int:
-    # A pool that meets the target in one view only is known least of all.
+def _least_known(scores: Floats, under: Floats, leading: Sequence[int]) -> int:
+    # A pool that meets the targets in one view only is known least of all.
     with np.errstate(divide="ignore", invalid="ignore"):
-        bounds = np.nan_to_num(np.log(rates[:, 0] / rates[:, 1]), nan=0.0, posinf=np.inf)
-        spread = under.std(axis=1) / under.mean(axis=1) if under.shape[1] else np.zeros(len(rates))
+        bounds = np.nan_to_num(np.log(scores[:, 0] / scores[:, 1]), nan=0.0, posinf=np.inf)
+        spread = under.std(axis=1) / under.mean(axis=1) if under.shape[1] else np.zeros(len(scores))
     width = np.maximum(np.abs(bounds), np.nan_to_num(spread, nan=0.0))
     return max(leading, key=lambda pool: float(width[pool]))
 
 
-def _change(step_s: Floats, gpus: int, target_s: float, other: float) -> tuple[float, int]:
-    """Relative change of a pool's step times that changes whether it leads, and the batch.
+def room(views: Views, stake: Stake, goal: Goal, other: float) -> tuple[float, int]:
+    """Return by how much a pool's step times must change for its place to change.
 
-    With all its steps scaled by f, batch b leads while ``f step`` meets the target and
-    ``b / (f step gpus)`` beats the other pools; the last batch to do both is the one that
-    its place hangs on. Beyond 1 the pool leads and f is how much slower it may become.
+    Parameters
+    ----------
+    views : Views
+        Its times.
+    stake : Stake
+        Its size and price.
+    goal : Goal
+        What is wanted.
+    other : float
+        What the best of the others is worth.
+
+    Returns
+    -------
+    float
+        Relative change [1]; infinite where none does.
+    int
+        The batch that its place hangs on; 0 where it holds none.
+
+    Notes
+    -----
+    With all its steps scaled by f, batch b leads while ``f use`` stays within 1 and its
+    capacity, divided by f, is enough; the last batch to do both is the one that decides.
+    Beyond 1 the pool leads and f is how much slower it may become.
     """
-    if step_s.size == 0:
+    if views.fitted_s.size == 0:
         return np.inf, 0
-    room = target_s / step_s
-    if other > 0.0:
-        sizes = np.arange(1, step_s.size + 1)
-        room = np.minimum(room, sizes / (step_s * gpus * other))
-    return abs(float(room.max()) - 1.0), int(room.argmax()) + 1
+    needed = goal.needed(other, stake)
+    uses = views.uses(goal.target_s, goal.first_target_s)[2]
+    with np.errstate(divide="ignore"):
+        allowed = 1.0 / uses
+    capacity = goal.capacity(views, stake)[2]
+    if goal.scales:
+        with np.errstate(divide="ignore"):
+            allowed = np.minimum(allowed, capacity / needed if needed > 0.0 else np.inf)
+    else:
+        allowed = np.where(capacity >= needed, allowed, 0.0)
+    if np.isfinite(allowed.max()):
+        return abs(float(allowed.max()) - 1.0), int(allowed.argmax()) + 1
+    # Nothing is asked of it and nobody competes: its largest batch stands for it.
+    return np.inf, int(views.fitted_s.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from kernelfit.kernel.errors import InvalidArgument
 
@@ -87,26 +88,57 @@ def check_noise(noise_spread: float, inflation: float) -> None:
         raise InvalidArgument("inflation", inflation, "a factor above 0")
 
 
-def measurement(where: str, shape: str, steps: int, aim: str) -> str:
-    """Return the sentence that says what to measure.
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A measurement that settles a conclusion.
 
-    Parameters
+    Attributes
     ----------
-    where : str
+    gpu, model, pool : str
         The deployment.
-    shape : str
-        Requests and context, such as ``32 x 2,048 tokens``.
+    requests : int
+        Requests in flight, one of them with the chunk where there is one.
+    context_tokens : int
+        Tokens in the KV cache of a request that decodes [tokens].
+    chunk_tokens : int
+        Tokens of a prompt in the step; 0 for decode steps [tokens].
+    prompt_tokens : int
+        The prompt that the chunk is of [tokens].
     steps : int
         Steps to record.
-    aim : str
-        What they are good for.
-
-    Returns
-    -------
-    str
-        One sentence.
     """
-    return f"Record {steps:,d} decode steps of {shape} on {where}{aim}."
+
+    gpu: str
+    model: str
+    pool: str
+    requests: int
+    context_tokens: int
+    chunk_tokens: int
+    prompt_tokens: int
+    steps: int
+
+    def sentence(self, aim: str) -> str:
+        """Say what to measure.
+
+        Parameters
+        ----------
+        aim : str
+            What it is good for, from ``aim_of``.
+
+        Returns
+        -------
+        str
+            One sentence.
+        """
+        where = f"{self.model} {self.pool} ({self.gpu})"
+        shape = f"{self.requests:,d} x {self.context_tokens:,d} tokens"
+        if not self.chunk_tokens:
+            return f"Record {self.steps:,d} decode steps of {shape} on {where}{aim}."
+        chunk = f"a chunk of {self.chunk_tokens:,d} tokens of a prompt of {self.prompt_tokens:,d}"
+        if self.requests > 1:
+            shape = f"{self.requests - 1:,d} x {self.context_tokens:,d} tokens"
+            chunk += f", beside {shape} that decode,"
+        return f"Record {self.steps:,d} steps with {chunk} on {where}{aim}."
 
 
 def aim_of(conclusion: str, flag: str, margin: float | None, tie: float) -> str:
@@ -129,6 +161,8 @@ def aim_of(conclusion: str, flag: str, margin: float | None, tie: float) -> str:
     if conclusion == "bottleneck" and flag != "measure":
         # The time of a step does not say what it is made of; a fit over more shapes does.
         return " and fit again with them"
+    if conclusion == "kv_fits":
+        return ""
     if conclusion == "largest_batch":
         return ": their mean fixes the number to one request or 5 %"
     if margin is None:

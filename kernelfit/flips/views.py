@@ -2,247 +2,207 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from kernelfit.flips.loads import Floats, decode_columns, limit_of
-from kernelfit.kernel.fitted import FittedKernel
-from kernelfit.kernel.pricing import Costs
-from kernelfit.kernel.resources import Resource
-from kernelfit.kernel.stage import HOST_STAGE, LAUNCH_STAGE
+from kernelfit.flips.loads import Floats, limit_of
+from kernelfit.flips.measured import Anchors
+from kernelfit.flips.pricing import Priced, Pricer
+from kernelfit.flips.steady import Load, Steady, busiest, steady
+from kernelfit.kernel.tables import alike_windows
 
-DRAWS_USED = 100
-"""Draws behind a probability; enough to tell 5 % from 10 %."""
-
-RESOURCES: tuple[str, ...] = tuple(resource.value for resource in Resource)
-HOST = RESOURCES.index(Resource.HOST.value)
+Four = tuple[Floats, Floats, Floats, Floats]
+"""Values under Overlap, under NoOverlap, as fitted, and under the draws."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Views:
-    """Decode step times of one pool at one context, for batches of 1, 2, 3, ... requests.
+    """Times of one pool at one load, for 1, 2, 3, ... requests in flight.
 
     Attributes
     ----------
     overlap_s, no_overlap_s, fitted_s : ndarray, shape (n_batches,)
-        Step time under each bound and as fitted [s]; none when not one request fits.
+        Time per output token under each bound and as fitted [s]; none when not one request
+        fits.
     draws_s : ndarray, shape (n_draws, n_batches)
         Fitted composition under each draw of the coefficients [s].
+    first : Views or None
+        Time to first token of a prompt that does not wait, likewise; None without prompts.
+    output_tokens : int
+        Tokens of an answer [tokens]; 0 for decoding alone.
     """
 
     overlap_s: Floats
     no_overlap_s: Floats
     fitted_s: Floats
     draws_s: Floats
+    first: Views | None = None
+    output_tokens: int = 0
 
+    @property
+    def times(self) -> Four:
+        """Time per output token in every view [s]."""
+        return self.overlap_s, self.no_overlap_s, self.fitted_s, self.draws_s
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Which resource a step's time is owed to, for each view.
+    def rates(self) -> Four:
+        """Return output tokens per second of one engine.
 
-    A stage's time under Overlap is owed to the resource that sets its maximum alone; under
-    NoOverlap every resource owes its own time. The fitted step mixes the two by the fitted
-    share of overlap. Where host and device hide behind each other, the shorter of the two
-    is owed by nobody, so that the parts always add up to the time of the step.
-
-    Attributes
-    ----------
-    overlap_s, no_overlap_s, fitted_s : ndarray, shape (n_batches, n_resources)
-        Time owed to each of ``RESOURCES`` [s].
-    draws_s : ndarray, shape (n_draws, n_batches, n_resources)
-        The same under each draw, as fitted [s].
-    device_s : ndarray, shape (2, n_batches, n_resources)
-        Device parts under NoOverlap and Overlap, from which any share of overlap mixes [s].
-    launch_s : ndarray, shape (n_batches,)
-        Host time that runs ahead of the device [s].
-    host_s : ndarray, shape (n_batches,)
-        Host time that the device waits for [s].
-    hidden : bool
-        Whether host time that runs ahead hides behind the device.
-    share : float
-        Fitted share of overlap [1].
-    """
-
-    overlap_s: Floats
-    no_overlap_s: Floats
-    fitted_s: Floats
-    draws_s: Floats
-    device_s: Floats
-    launch_s: Floats
-    host_s: Floats
-    hidden: bool
-    share: float
-
-
-def drawn(kernel: FittedKernel) -> tuple[FittedKernel, ...]:
-    """Return the kernel under the draws that probabilities are counted over.
-
-    Parameters
-    ----------
-    kernel : FittedKernel
-        The kernel.
-
-    Returns
-    -------
-    tuple of FittedKernel
-        At most ``DRAWS_USED``, evenly chosen; pools of one calibration get the same draws.
-    """
-    count = len(kernel.fitted.draws)
-    if count == 0:
-        return ()
-    chosen = np.unique(np.linspace(0, count - 1, min(count, DRAWS_USED)).astype(int))
-    return tuple(kernel.with_draw(int(index)) for index in chosen)
-
-
-def look(
-    kernel: FittedKernel, draws: Sequence[FittedKernel], contexts: Sequence[int]
-) -> dict[int, Views]:
-    """Price every batch that a pool can hold.
-
-    Parameters
-    ----------
-    kernel : FittedKernel
-        The pool's kernel.
-    draws : sequence of FittedKernel
-        The same under its draws, from ``drawn``.
-    contexts : sequence of int
-        Contexts asked about [tokens].
-
-    Returns
-    -------
-    dict of int to Views
-        By context.
-    """
-    most = [limit_of(kernel, context).requests for context in contexts]
-    columns = decode_columns(
-        np.concatenate([np.arange(1, n + 1) for n in most]) if most else np.zeros(0),
-        np.repeat(np.asarray(contexts, dtype=np.float64), most),
-        kernel.plan.basis.windows,
-    )
-    bounds = kernel.step_times(columns)
-    fitted = kernel.mean_step_times(columns)
-    under = np.empty((len(draws), fitted.size))
-    for row, draw in zip(under, draws, strict=True):
-        row[:] = draw.mean_step_times(columns)
-    ends = np.cumsum(most)
-    out = {}
-    for context, n, end in zip(contexts, most, ends, strict=True):
-        part = slice(int(end) - n, int(end))
-        out[context] = Views(
-            overlap_s=bounds["overlap_s"][part],
-            no_overlap_s=bounds["no_overlap_s"][part],
-            fitted_s=fitted[part],
-            draws_s=under[:, part],
+        Returns
+        -------
+        tuple of ndarray
+            In every view [tokens/s]: by Little's law the requests in flight over the time
+            from one token to the next, or over the life of a request times its tokens.
+        """
+        sizes = np.arange(1, self.fitted_s.size + 1, dtype=np.float64)
+        if self.first is None:
+            return _each(lambda token: sizes / token, self.times)
+        tokens = self.output_tokens
+        one, two, three, draws = (
+            sizes * tokens / (first + (tokens - 1.0) * token)
+            for token, first in zip(self.times, self.first.times, strict=True)
         )
-    return out
+        return one, two, three, draws
+
+    def uses(self, target_s: float, first_target_s: float = np.inf) -> Four:
+        """Return how much of the targets is used up.
+
+        Parameters
+        ----------
+        target_s : float
+            Longest acceptable time per output token [s]; infinite for none.
+        first_target_s : float
+            Longest acceptable time to first token [s].
+
+        Returns
+        -------
+        tuple of ndarray
+            The larger share of the two in every view [1]; both are met up to 1.
+        """
+        if self.first is None or not np.isfinite(first_target_s):
+            return _each(lambda token: token / target_s, self.times)
+        one, two, three, draws = (
+            np.maximum(token / target_s, first / first_target_s)
+            for token, first in zip(self.times, self.first.times, strict=True)
+        )
+        return one, two, three, draws
 
 
-def owed(
-    kernel: FittedKernel, draws: Sequence[FittedKernel], columns: Mapping[str, Floats]
-) -> Shares:
-    """Say which resource the time of each batch is owed to.
-
-    Parameters
-    ----------
-    kernel : FittedKernel
-        The pool's kernel.
-    draws : sequence of FittedKernel
-        The same under its draws.
-    columns : mapping of str to ndarray, shape (n_batches,)
-        Totals of the batches.
-
-    Returns
-    -------
-    Shares
-        Time by resource.
-    """
-    rows = kernel.plan.basis.rows(columns)
-    hidden = kernel.fitted.host_rule == "hidden"
-    share = kernel.fitted.overlap_share
-    parts = _parts(kernel, rows)
-    under = np.empty((len(draws), *parts.device_s.shape[1:]))
-    for row, draw in zip(under, draws, strict=True):
-        row[:] = mixed(_parts(draw, rows), draw.fitted.overlap_share, hidden)
-    return Shares(
-        overlap_s=mixed(parts, 1.0, hidden=True),
-        # The bound adds the host's time whether it can hide or not.
-        no_overlap_s=mixed(parts, 0.0, hidden=False),
-        fitted_s=mixed(parts, share, hidden),
-        draws_s=under,
-        device_s=parts.device_s,
-        launch_s=parts.launch_s,
-        host_s=parts.host_s,
-        hidden=hidden,
-        share=share,
-    )
+def _each(apply: Callable[[Floats], Floats], values: Four) -> Four:
+    return apply(values[0]), apply(values[1]), apply(values[2]), apply(values[3])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """Time of some batches by what it is spent on.
+class Seen:
+    """A pool at one load: its batches, their step times, and what follows from them.
 
     Attributes
     ----------
-    device_s : ndarray, shape (2, n_batches, n_resources)
-        Device parts under NoOverlap and Overlap [s].
-    launch_s, host_s : ndarray, shape (n_batches,)
-        Host time that runs ahead, and host time that the device waits for [s].
+    load : Load
+        The load.
+    steady : Steady
+        Its batches.
+    decode, chunk : Priced
+        Times of the steps without and with a chunk of a prompt; of none without prompts.
+    views : Views
+        Times per output token and to first token.
     """
 
-    device_s: Floats
-    launch_s: Floats
-    host_s: Floats
+    load: Load
+    steady: Steady
+    decode: Priced
+    chunk: Priced
+    views: Views
+
+    @property
+    def size(self) -> int:
+        """The most requests in flight."""
+        return self.steady.size
+
+    def row(self, requests: int, *, chunk: bool) -> dict[str, float]:
+        """Return the totals of one batch.
+
+        Parameters
+        ----------
+        requests : int
+            Requests in flight.
+        chunk : bool
+            Whether the step holds a chunk of a prompt.
+
+        Returns
+        -------
+        dict of str to float
+            By name of the total.
+        """
+        at = requests - 1 + (self.size if chunk else 0)
+        return {name: float(values[at]) for name, values in self.steady.columns.items()}
 
 
-def mixed(parts: Parts, share: float, hidden: bool) -> Floats:
-    """Mix the two bounds by a share of overlap.
+def look(pricer: Pricer, load: Load, anchors: Anchors | None = None) -> Seen:
+    """Price every batch of a load that a pool can hold.
 
     Parameters
     ----------
-    parts : Parts
-        Times of the batches.
-    share : float
-        Share of overlap [1].
-    hidden : bool
-        Whether host time that runs ahead hides behind the device.
+    pricer : Pricer
+        The pool.
+    load : Load
+        The load.
+    anchors : Anchors, optional
+        Measured steps of the pool, which every view is made to pass through.
 
     Returns
     -------
-    ndarray, shape (n_batches, n_resources)
-        Time owed to each resource [s].
+    Seen
+        Its step times and views.
     """
-    owed_s: Floats = (1.0 - share) * parts.device_s[0] + share * parts.device_s[1]
-    launch = parts.launch_s
-    if hidden:
-        behind = launch > owed_s.sum(axis=1)
-        owed_s[behind] = 0.0
-        launch = np.where(behind, launch, 0.0)
-    owed_s[:, HOST] = launch + parts.host_s
-    return owed_s
+    kernel = pricer.kernel
+    most = limit_of(kernel, load.context_tokens, load.longest_tokens).requests
+    batches = steady(
+        load, most, kernel.resolved().max_num_batched_tokens, kernel.plan.basis.windows
+    )
+    priced = pricer.price(batches.columns)
+    decode, chunk = _part(priced, slice(0, most)), _part(priced, slice(most, None))
+    if anchors is not None:
+        decode, chunk = anchors.through(pricer, load, batches, decode, chunk)
+    if not load.prompt_tokens:
+        return Seen(load, batches, decode, chunk, Views(*decode.times))
+    first = _each(lambda times: batches.chunks * times, chunk.times)
+    one, two, three, draws = (
+        batches.decode_share * steps + batches.chunk_share * mixed
+        for steps, mixed in zip(decode.times, chunk.times, strict=True)
+    )
+    views = Views(one, two, three, draws, Views(*first), load.output_tokens)
+    return Seen(load, batches, decode, chunk, views)
 
 
-def _parts(kernel: FittedKernel, rows: Floats) -> Parts:
-    batches = rows.shape[0]
-    stages = kernel.plan.stages
-    alone = np.zeros((len(stages), batches, len(RESOURCES)))
-    on_host = {LAUNCH_STAGE: np.zeros(batches), HOST_STAGE: np.zeros(batches)}
-    for cell in kernel.cells:
-        place = on_host.get(
-            stages[cell.stage], alone[cell.stage, :, RESOURCES.index(cell.resource.value)]
-        )
-        place += _linear(cell.costs, rows)
-        for one, other in cell.choices:
-            place += np.maximum(_linear(one, rows), _linear(other, rows))
-    largest = alone.max(axis=2, keepdims=True)
-    sets = alone.argmax(axis=2)[..., None] == np.arange(len(RESOURCES))
-    device = np.stack([alone.sum(axis=0), (largest * sets).sum(axis=0)])
-    return Parts(device, on_host[LAUNCH_STAGE], on_host[HOST_STAGE])
+def longest_step(pricer: Pricer, load: Load, requests: int) -> Four:
+    """Return how long any step of a load can take.
+
+    Parameters
+    ----------
+    pricer : Pricer
+        The pool.
+    load : Load
+        The load, with a prompt.
+    requests : int
+        Requests in flight.
+
+    Returns
+    -------
+    tuple of ndarray
+        In every view, the draws with shape (n_draws, 1) [s].
+    """
+    kernel = pricer.kernel
+    columns = busiest(load, requests, kernel.resolved().max_num_batched_tokens)
+    windows = alike_windows(columns, kernel.plan.basis.windows)
+    return pricer.price({**columns, **windows}).times
 
 
-def _linear(costs: Costs, rows: Floats) -> Floats:
-    time = np.zeros(rows.shape[0])
-    for function, cost in costs:
-        time += cost * rows[:, function]
-    return time
+def _part(priced: Priced, part: slice) -> Priced:
+    return Priced(
+        priced.overlap_s[part],
+        priced.no_overlap_s[part],
+        priced.fitted_s[part],
+        priced.draws_s[:, part],
+    )

@@ -12,9 +12,10 @@ from kernelfit.kernel import memory, transfers
 from kernelfit.kernel.basis import Array
 from kernelfit.kernel.batch import Batch
 from kernelfit.kernel.bounds import added_host, estimate, hidden_host
-from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.estimate import CoefficientOrigin, MemoryBreakdown, StepEstimate
 from kernelfit.kernel.forms import Forms
+from kernelfit.kernel.front_end import FrontEnd
+from kernelfit.kernel.front_end_definitions import FRONT_END_NAMES
 from kernelfit.kernel.limits import check_batch, check_budget, check_totals, check_windows
 from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Direction, Placement, Pool, Tier
@@ -24,14 +25,6 @@ from kernelfit.kernel.tables import checked_columns
 from kernelfit.kernel.totals import BatchTotals
 
 CORE_SET = "kernelfit.kernel"
-
-NOT_CHARGED: tuple[str, ...] = (
-    "admission_request_s",
-    "admission_token_s",
-    "output_token_s",
-    "completion_s",
-)
-"""Host work outside the step, of which step logs say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +41,15 @@ class PricedKernel:
         The evidence of every coefficient behind the cells.
     forms : Forms
         The cells laid out for one batch at a time; they follow from the cells.
+    front_end : FrontEnd
+        Host work around the step; zero where nobody measured it.
     """
 
     plan: Plan
     cells: tuple[Cell, ...]
     origins: tuple[CoefficientOrigin, ...]
     forms: Forms = field(init=False, compare=False, repr=False)
+    front_end: FrontEnd = field(default=FrontEnd(), kw_only=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Lay out the cells."""
@@ -267,7 +263,8 @@ class PricedKernel:
         Returns
         -------
         float
-            0.0: step logs hold no front-end times, so it is not charged, and the
+            Linear in the prompt, beyond what was measured too, and without queueing; 0.0
+            where the calibration rests on step logs alone: then it is not charged, and the
             provenance says so [s].
 
         Raises
@@ -275,19 +272,30 @@ class PricedKernel:
         InvalidArgument
             When ``prompt_tokens`` is negative.
         """
-        if prompt_tokens < 0:
-            raise InvalidArgument("prompt_tokens", prompt_tokens, ">= 0 tokens")
-        return 0.0
+        return self.front_end.admission_s(prompt_tokens)
 
-    def output_token_overhead(self) -> float:
+    def output_token_overhead(self, outputs: int = 1) -> float:
         """Return the CPU work per emitted token, outside the step.
+
+        Parameters
+        ----------
+        outputs : int
+            Requests that the same step gave a token to; they share what a call takes
+            whatever it holds.
 
         Returns
         -------
         float
-            0.0: not charged, see ``admission_overhead`` [s].
+            Work of the call by its tokens; 0.0 where not charged, see
+            ``admission_overhead`` [s]. A token waits for the whole call, which is
+            ``front_end.output_call(outputs)``.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is no output.
         """
-        return 0.0
+        return self.front_end.output_call(outputs) / outputs
 
     def completion_overhead(self) -> float:
         """Return the CPU work when a request finishes.
@@ -295,9 +303,9 @@ class PricedKernel:
         Returns
         -------
         float
-            0.0: not charged, see ``admission_overhead`` [s].
+            0.0 where not charged, see ``admission_overhead`` [s].
         """
-        return 0.0
+        return self.front_end.completion_s
 
     def provenance(self) -> tuple[CoefficientOrigin, ...]:
         """Return every coefficient used, with its evidence.
@@ -309,10 +317,11 @@ class PricedKernel:
             the host overheads that are not charged.
         """
         scope = self.plan.chip.name
+        charged = {origin.name for origin in self.origins}
         constants = (
             *memory.CONSTANTS,
             *transfers.CONSTANTS,
-            *((name, "not_charged") for name in NOT_CHARGED),
+            *((name, "not_charged") for name in FRONT_END_NAMES if name not in charged),
         )
         return self.origins + tuple(
             CoefficientOrigin(name, CORE_SET, method, scope) for name, method in constants

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from kernelfit.kernel.definitions import COLLECTIVE_OPS, DEFINITIONS, LEGACY, TYPED, Definition
 from kernelfit.kernel.errors import InvalidArgument
+from kernelfit.kernel.front_end_definitions import FRONT_END
 
 __all__ = [
     "COLLECTIVE_OPS",
     "DEFINITIONS",
+    "FRONT_END",
     "LEGACY",
     "METHODS",
     "TYPED",
@@ -41,19 +43,20 @@ def definition(name: str) -> Definition:
     Returns
     -------
     Definition
-        The entry of ``DEFINITIONS``.
+        The entry of ``DEFINITIONS``, ``FRONT_END`` or ``LEGACY``.
 
     Raises
     ------
     InvalidArgument
         When there is no such coefficient.
     """
-    for entry in (*DEFINITIONS, *LEGACY):
+    for entry in (*DEFINITIONS, *FRONT_END, *LEGACY):
         if name == entry.name and entry.name not in TYPED:
             return entry
         if entry.name in TYPED and name.rpartition("_")[0] == entry.name:
             return entry
-    raise InvalidArgument("coefficient", name, ", ".join(d.name for d in DEFINITIONS))
+    allowed = ", ".join(d.name for d in (*DEFINITIONS, *FRONT_END))
+    raise InvalidArgument("coefficient", name, allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Coefficient:
     Attributes
     ----------
     name : str
-        Its name, see ``DEFINITIONS``.
+        Its name, see ``DEFINITIONS`` and ``FRONT_END``.
     value : float
         Its value in ``unit``.
     unit : str

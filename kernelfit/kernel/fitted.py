@@ -20,10 +20,13 @@ from kernelfit.kernel.chip import Chip
 from kernelfit.kernel.draws import DrawPrices, draw_values
 from kernelfit.kernel.errors import InvalidArgument
 from kernelfit.kernel.estimate import CalibratedStepTime, CoefficientOrigin
+from kernelfit.kernel.front_end import FrontEnd
+from kernelfit.kernel.front_end_definitions import FRONT_END_NAMES
 from kernelfit.kernel.frozen import canonical, digest, from_data, list_from_data, to_data
 from kernelfit.kernel.handover import Fitted
 from kernelfit.kernel.limits import check_batch
 from kernelfit.kernel.model import Model
+from kernelfit.kernel.phase import phase_of
 from kernelfit.kernel.plan import Plan
 from kernelfit.kernel.pool import Pool
 from kernelfit.kernel.pricing import cells_of, price_many
@@ -33,10 +36,11 @@ from kernelfit.kernel.tables import checked_columns
 from kernelfit.kernel.totals import BatchTotals
 from kernelfit.kernel.version1 import plan_of_version_1
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version 2 holds its terms, so that no later law changes what a file says; version 1
-held none and is priced with the laws of its time."""
-PHASES: tuple[str, ...] = ("decode", "mixed", "prefill")
+held none and is priced with the laws of its time. Version 3 may hold coefficients of the
+front end, which a reader of version 2 would pass over; without them a file is version 2."""
+STEP_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +113,20 @@ class FittedKernel(PricedKernel):
             When a coefficient is missing.
         """
         cells = cells_of(plan, fitted.values())
-        used = set(plan.coefficients)
+        used = {*plan.coefficients, *FRONT_END_NAMES}
         origins = tuple(
             CoefficientOrigin(c.name, fitted.calibration, c.method, c.scope)
             for c in fitted.coefficients
             if c.name in used
         )
-        return FittedKernel(plan, cells, origins, fitted, DrawPrices.of(plan, fitted))
+        return FittedKernel(
+            plan,
+            cells,
+            origins,
+            fitted,
+            DrawPrices.of(plan, fitted),
+            front_end=FrontEnd.of(fitted.coefficients),
+        )
 
     @staticmethod
     def load(path: str | Path) -> FittedKernel:
@@ -166,8 +177,8 @@ class FittedKernel(PricedKernel):
         kind, version = document.get("kind"), document.get("schema_version")
         if kind != "FittedKernel":
             raise InvalidArgument("kind", kind, "FittedKernel")
-        if version not in (1, SCHEMA_VERSION):
-            raise InvalidArgument("schema_version", version, f"1 or {SCHEMA_VERSION}")
+        if version not in (1, STEP_VERSION, SCHEMA_VERSION):
+            raise InvalidArgument("schema_version", version, f"1 to {SCHEMA_VERSION}")
         if document.get("digest") != digest(document):
             raise InvalidArgument("digest", document.get("digest"), "the digest of the contents")
         deployed = (
@@ -195,9 +206,10 @@ class FittedKernel(PricedKernel):
         dict
             JSON-shaped data with its digest.
         """
+        around = any(c.name in FRONT_END_NAMES for c in self.fitted.coefficients)
         body: dict[str, Any] = {
             "kind": "FittedKernel",
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": SCHEMA_VERSION if around else STEP_VERSION,
             "model": to_data(self.plan.model),
             "chip": to_data(self.plan.chip),
             "pool": to_data(self.plan.pool),
@@ -247,7 +259,12 @@ class FittedKernel(PricedKernel):
             overlap_share=share,
             coefficients=tuple(_with_value(c, values[c.name]) for c in self.fitted.coefficients),
         )
-        return replace(self, cells=cells_of(self.plan, values), fitted=drawn)
+        return replace(
+            self,
+            cells=cells_of(self.plan, values),
+            fitted=drawn,
+            front_end=FrontEnd.of(drawn.coefficients),
+        )
 
     def mean_step_time(self, totals: BatchTotals, sm_budget: int = 0) -> float:
         """Return the fitted time of one step from its totals.
@@ -375,23 +392,3 @@ class FittedKernel(PricedKernel):
 def _with_value(coefficient: Coefficient, value: float) -> Coefficient:
     low, high = coefficient.ci95
     return replace(coefficient, value=value, ci95=(min(low, value), max(high, value)))
-
-
-def phase_of(batch: Batch) -> str:
-    """Return the phase of a batch, for reports and noise.
-
-    Parameters
-    ----------
-    batch : Batch
-        The batch.
-
-    Returns
-    -------
-    str
-        ``decode`` when every request is past its prompt, ``prefill`` when none is, else
-        ``mixed``.
-    """
-    past = sum(request.computed >= request.prompt_len for request in batch.requests)
-    if past == len(batch.requests):
-        return "decode"
-    return "mixed" if past else "prefill"

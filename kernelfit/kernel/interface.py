@@ -115,8 +115,13 @@ class Kernel(Protocol):
             Time [s].
         """
 
-    def output_token_overhead(self) -> float:
+    def output_token_overhead(self, outputs: int = 1) -> float:
         """Return the CPU work per emitted token, outside the step.
+
+        Parameters
+        ----------
+        outputs : int
+            Requests that the same step gave a token to.
 
         Returns
         -------

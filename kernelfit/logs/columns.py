@@ -29,21 +29,6 @@ such requests still fit 64 bits, so that no total can wrap around."""
 
 MAX_REASON_CHARACTERS = 300
 
-MARKS: tuple[str, ...] = (
-    "resumed",
-    "preempted",
-    "spec",
-    "in_flight",
-    "zero_duration",
-    "resume_or_spec",
-    "warmup",
-    "pairs_approximated",
-    "context_approximated",
-    "shared_prefix",
-    "neighbour_batch",
-)
-"""Marks of a step, in bit order of the ``marks`` column; new ones come last."""
-
 TIMINGS: tuple[str, ...] = ("device", "cycle", "step", "wait", "dispatch")
 """What a duration can mean."""
 
@@ -52,40 +37,6 @@ FITTED_TIMINGS: tuple[str, ...] = ("device", "cycle", "step")
 
 PHASES: tuple[str, ...] = ("decode", "mixed", "prefill")
 """Phases of a step: all requests are past their prompt, some are, none is."""
-
-WARMUP_RATIO = 10.0
-
-
-def mark_bit(name: str) -> int:
-    """Return the bit of a mark.
-
-    Parameters
-    ----------
-    name : str
-        A name from ``MARKS``.
-
-    Returns
-    -------
-    int
-        A power of two.
-    """
-    return 1 << MARKS.index(name)
-
-
-def mark_names(bits: int) -> tuple[str, ...]:
-    """Return the names of the marks that are set.
-
-    Parameters
-    ----------
-    bits : int
-        Sum of mark bits.
-
-    Returns
-    -------
-    tuple of str
-        In the order of ``MARKS``.
-    """
-    return tuple(name for place, name in enumerate(MARKS) if bits >> place & 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +308,8 @@ class ParsedRun:
     startup : mapping of str to object
         What the engine printed about itself that the run document has no word for:
         sizes, times and choices of its start.
+    host_cpu, tokenizer : str or None
+        The CPU that the front end ran on, and its tokeniser, as the log names them.
     unfinished : int
         Recognised lines at the log's end that belong to steps which the engine did not finish.
     """
@@ -377,32 +330,6 @@ class ParsedRun:
     observed: Observed = field(default_factory=Observed.none)
     intervals: tuple[Interval, ...] = ()
     startup: Mapping[str, object] = field(default_factory=dict)
+    host_cpu: str | None = None
+    tokenizer: str | None = None
     unfinished: int = 0
-
-
-def warmup_bits(step: Ints, duration_s: Floats) -> Ints:
-    """Return mark bits for a first step that holds compilation.
-
-    Only step 0 is judged, and only against its own run: it is warm-up when it took
-    more than ten times the longest of the other steps. A longer-running first
-    prefill stays unmarked, since the longest other step is the measure.
-
-    Parameters
-    ----------
-    step : ndarray of int64, shape (n,)
-        Step indices.
-    duration_s : ndarray of float64, shape (n,)
-        Durations [s].
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        The bit of ``warmup``, or 0.
-    """
-    bits = np.zeros(step.size, dtype=np.int64)
-    first = np.flatnonzero(step == 0)
-    others = duration_s[step != 0]
-    if first.size and others.size:
-        slow = duration_s[first] > WARMUP_RATIO * float(np.max(others))
-        bits[first[slow]] = mark_bit("warmup")
-    return bits

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from kernelfit.logs.row_columns import (
 from kernelfit.logs.rows import (
     MOST_MOMENT_NS,
     NOT_GIVEN,
+    Cut,
     Header,
     PackedRow,
     PackedStepRow,
@@ -42,7 +44,11 @@ from kernelfit.logs.rows import (
 _PACKED = msgspec.json.Decoder(PackedRow)
 _NULL_BYTES = len(bytes(NOT_GIVEN))
 _COMMA, _CLOSING, _N = ord(","), ord("]"), ord("n")
+_BEGIN, _END, _LINE_FEED = ord("{"), ord("}"), ord("\n")
 _BLANKS = b"[ \t\r\n"
+
+
+_TEXTS = attrgetter(*LISTS, *PAIRS)
 
 
 class _Unusual(Exception):
@@ -69,6 +75,8 @@ class Block:
         Worker rows; None without any.
     bad : tuple of (int, str)
         Lines that are no row, and why.
+    cut : int
+        1 where the last line is cut short, as a killed process leaves its file.
     """
 
     first: int
@@ -78,10 +86,11 @@ class Block:
     steps: StepColumns | None
     workers: WorkerColumns | None
     bad: tuple[tuple[int, str], ...]
+    cut: int = 0
 
     @property
     def recognised(self) -> int:
-        """Header, clock, dummy and blank lines."""
+        """Header, clock, dummy and blank lines, and one that is cut short."""
         rows = sum(part.count for part in (self.steps, self.workers) if part is not None)
         return self.lines - rows - len(self.bad)
 
@@ -126,8 +135,11 @@ def decode_block(first: int, data: bytes) -> Block:
 def _together(first: int, data: bytes, lines: int) -> Block:
     # Each line begins and ends as an object does and there are as many objects as lines,
     # so no object spans lines and no line holds two.
-    apart = data.count(b"}\n{") == lines - 1
-    if not apart or not data.startswith(b"{") or not data.endswith((b"}\n", b"}")):
+    if not data.startswith(b"{") or not data.endswith((b"}\n", b"}")):
+        raise _Unusual
+    codes = np.frombuffer(data, dtype=np.uint8)
+    breaks = np.flatnonzero(codes[:-1] == _LINE_FEED)
+    if np.any(codes[breaks - 1] != _END) or np.any(codes[breaks + 1] != _BEGIN):
         raise _Unusual
     try:
         rows = _PACKED.decode_lines(data)
@@ -170,6 +182,7 @@ def _one_by_one(first: int, data: bytes, lines: int) -> Block:
     workers: list[WorkerRow] = []
     worker_lines: list[int] = []
     bad: list[tuple[int, str]] = []
+    cut = 0
     for number, text in enumerate(split_lines(data), start=first):
         row = decode_line(text)
         if isinstance(row, str):
@@ -182,6 +195,8 @@ def _one_by_one(first: int, data: bytes, lines: int) -> Block:
             worker_lines.append(number)
         elif type(row) is Header:
             headers.append((number, row))
+        elif type(row) is Cut:
+            cut = 1
     return Block(
         first,
         lines,
@@ -190,6 +205,7 @@ def _one_by_one(first: int, data: bytes, lines: int) -> Block:
         step_columns(steps, np.array(step_lines, dtype=np.int64)) if steps else None,
         worker_columns(workers, np.array(worker_lines, dtype=np.int64)) if workers else None,
         tuple(bad),
+        cut,
     )
 
 
@@ -197,15 +213,16 @@ def _unpacked(rows: Sequence[PackedStepRow], line: Ints) -> StepColumns:
     """Parse the lists of many steps at once."""
     columns: dict[str, NDArray[np.generic]] = {}
     sizes: Ints | None = None
+    texts = dict(zip((*LISTS, *PAIRS), zip(*map(_TEXTS, rows), strict=True), strict=True))
     for name in LISTS:
-        values, counts = _numbers([getattr(r, name) for r in rows])
+        values, counts = _numbers(texts[name])
         if sizes is None:
             sizes = counts
         elif not np.array_equal(counts, sizes):
             raise _Unusual
         columns[name] = _within(values, 1 if name == "scheduled" else 0, MAX_TOKENS)
     for name in PAIRS:
-        raws = [getattr(r, name) for r in rows]
+        raws = texts[name]
         short = name.removesuffix("_ns")
         known = np.fromiter(map(len, raws), dtype=np.int64, count=len(raws)) > _NULL_BYTES
         pairs = np.zeros((len(raws), 2), dtype=np.int64)
@@ -250,30 +267,31 @@ def _numbers(raws: Sequence[msgspec.Raw]) -> tuple[pa.Array, Ints]:
     """
     joined = b",".join(raws)
     count = len(raws)
-    if joined.count(b"[") != count or joined.count(b"]") != count:
-        raise _Unusual
-    empty = None
-    if b"[]" in joined:
-        empty = np.fromiter((len(raw) == 2 for raw in raws), dtype=bool, count=count)
-        raws = [raw for raw, is_empty in zip(raws, empty, strict=True) if not is_empty]
-        joined = b",".join(raws)
-    if raws:
-        values, counts = _parsed(joined)
-    else:
-        values, counts = pa.array([], type=pa.int64()), np.empty(0, dtype=np.int64)
-    if empty is not None:
-        filled = np.zeros(count, dtype=np.int64)
-        filled[~empty] = counts
-        counts = filled
-    return values, counts
+    try:
+        return _parsed(joined, count)
+    except _Unusual:
+        if b"[]" not in joined:
+            raise
+    # Steps without requests.
+    full = np.fromiter(map(len, raws), dtype=np.int64, count=count) > len(b"[]")
+    sizes = np.zeros(count, dtype=np.int64)
+    if not full.any():
+        return pa.array([], type=pa.int64()), sizes
+    raws = [raw for raw, is_full in zip(raws, full, strict=True) if is_full]
+    values, sizes[full] = _parsed(b",".join(raws), len(raws))
+    return values, sizes
 
 
-def _parsed(joined: bytes) -> tuple[pa.Array, Ints]:
+def _parsed(joined: bytes, count: int) -> tuple[pa.Array, Ints]:
     text = joined.translate(None, _BLANKS)  # "1,1],2],30]"
     digits = text.translate(None, b",]")
     codes = np.frombuffer(text, dtype=np.uint8)
     commas = np.flatnonzero(codes == _COMMA)
     closes = codes[commas - 1] == _CLOSING
+    # As many ends as lists, each but the last before a comma: no list holds another.
+    ends = len(text) - len(digits) - commas.size
+    if ends != count or np.count_nonzero(closes) != count - 1:
+        raise _Unusual
     offsets = np.empty(commas.size + 2, dtype=np.int32)
     offsets[0] = 0
     offsets[1:-1] = commas - np.arange(commas.size) - np.cumsum(closes)
@@ -289,5 +307,5 @@ def _parsed(joined: bytes) -> tuple[pa.Array, Ints]:
         values = words.cast(pa.int64())
     except pa.ArrowInvalid:
         raise _Unusual from None
-    ends = np.concatenate((np.flatnonzero(closes) + 1, [offsets.size - 1]))
-    return values, np.diff(ends, prepend=0)
+    last = np.concatenate((np.flatnonzero(closes) + 1, [offsets.size - 1]))
+    return values, np.diff(last, prepend=0)

@@ -9,26 +9,49 @@ from pathlib import Path
 
 from kernelfit.documents.problems import InputError, Place, Problem, did_you_mean
 from kernelfit.documents.yamldoc import Document, load_yaml
+from kernelfit.logs.blis_files import is_blis_trace
 from kernelfit.logs.feed import recorder_files
 from kernelfit.logs.fpm_files import is_fpm_file
-from kernelfit.logs.otel_files import is_otel_file
+from kernelfit.logs.otel_files import JSON_SUFFIXES, is_otel_file
 from kernelfit.logs.registry import readers
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.table_files import is_table
 
 RUN_DOCUMENT = "run.yaml"
-_LOG_SUFFIXES = (".log", ".log.gz")
+_LOG_SUFFIXES = (".log", ".log.gz", ".log.zst")
 
 
 def _is_log(path: Path) -> bool:
     return path.name.lower().endswith(_LOG_SUFFIXES)
 
 
+def _is_json(path: Path) -> bool:
+    return path.name.lower().endswith((".json", ".jsonl"))
+
+
+def _is_json_lines(path: Path) -> bool:
+    return path.name.lower().endswith(JSON_SUFFIXES)
+
+
+def _is_scrape(path: Path) -> bool:
+    return path.name.lower().endswith((".prom", ".metrics", ".txt"))
+
+
 _KINDS: dict[str, tuple[Callable[[Path], bool], str]] = {
     "table": (is_table, "table (.csv, .tsv or .parquet)"),
-    "vllm-log": (_is_log, "log (.log or .log.gz)"),
+    "vllm-log": (_is_log, "log (.log, .log.gz or .log.zst)"),
     "dynamo-fpm": (is_fpm_file, "forward pass metrics (.jsonl, or a .csv with its columns)"),
+    "blis-trace": (is_blis_trace, "chunk times (.itl.csv)"),
+    "sglang-log": (_is_log, "log (.log or .log.gz)"),
+    "sglang-fpm": (is_fpm_file, "forward pass metrics (.jsonl)"),
+    "trtllm-log": (_is_log, "log (.log or .log.gz)"),
     "otel-steps": (is_otel_file, "step summaries (.parquet or .jsonl)"),
+    "vllm-bench-serve": (_is_json, "result of vllm bench serve (.json)"),
+    "vllm-bench-latency": (_is_json, "result of vllm bench latency (.json)"),
+    "guidellm": (_is_json, "report of guidellm (.json)"),
+    "inference-perf": (_is_json, "requests of inference-perf (.json)"),
+    "prometheus": (_is_scrape, "scrapes of metrics (.prom, .metrics or .txt)"),
+    "otel-requests": (_is_json_lines, "request spans (.jsonl)"),
 }
 """Which files of a folder a reader reads, and what to call them."""
 
@@ -99,7 +122,8 @@ def _runs(path: Path, named: str | None) -> list[RunSource]:
     if path.is_file():
         document = path.parent / RUN_DOCUMENT
         return [_file(path, document if document.is_file() else None, named, path.parent)]
-    if named is None and not (path / RUN_DOCUMENT).is_file() and recorder_files(path, "engine"):
+    recorded = named in (None, "kernelfit")
+    if recorded and not (path / RUN_DOCUMENT).is_file() and recorder_files(path, "engine"):
         return [_source(path, None, "kernelfit", path.parent)]
     found: list[RunSource] = []
     problems: list[Problem] = []
@@ -198,7 +222,13 @@ def _file(path: Path, document: Path | None, named: str | None, root: Path) -> R
                 )
             ]
         )
-    return _source(path, None, named or ("table" if is_table(path) else "vllm-log"), root)
+    return _source(path, None, named or _default_reader(path), root)
+
+
+def _default_reader(path: Path) -> str:
+    if is_blis_trace(path):
+        return "blis-trace"
+    return "table" if is_table(path) else "vllm-log"
 
 
 def _source(
@@ -213,6 +243,19 @@ def _source(
         name = absolute.name
     stem = absolute.name
     if path.is_file():
-        for suffix in (".gz", ".log", ".csv", ".tsv", ".parquet", ".jsonl", ".txt"):
+        for suffix in (
+            ".gz",
+            ".zst",
+            ".itl.csv",
+            ".log",
+            ".csv",
+            ".tsv",
+            ".parquet",
+            ".jsonl",
+            ".json",
+            ".txt",
+            ".prom",
+            ".metrics",
+        ):
             stem = stem.removesuffix(suffix)
     return RunSource(path, document, reader, name, safe_id(run_id or stem))

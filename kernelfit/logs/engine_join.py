@@ -7,21 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelfit.logs.columns import (
-    UNKNOWN,
-    Floats,
-    Ints,
-    Requests,
-    Steps,
-    make_steps,
-    mark_bit,
-)
+from kernelfit.logs.columns import UNKNOWN, Floats, Ints, Requests, Steps, make_steps
 from kernelfit.logs.feed import Feed
 from kernelfit.logs.join import Joined, Slip, Spans, join_spans
+from kernelfit.logs.marks import mark_bit
 from kernelfit.logs.row_columns import StepColumns, WorkerColumns
 from kernelfit.logs.stream import Piece
-from kernelfit.logs.tail import Mask, unfinished
 from kernelfit.logs.totals import request_totals
+from kernelfit.logs.unfinished import unfinished_after
 
 CHUNK_STEPS = 1 << 16
 CHUNK_REQUESTS = 1 << 19
@@ -30,8 +23,6 @@ CHUNK_REQUESTS = 1 << 19
 REORDER_STEPS = 1 << 12
 """Ordinals by which a row may stand later in its file than it should: far more than steps
 that are in flight at a time."""
-
-_NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 class EngineJoin:
@@ -53,13 +44,7 @@ class EngineJoin:
     recognised : int
         Rows so far that were joined, or are known to be no step.
     unfinished : int
-        Rows among them of steps that the engine's end cut off.
-    cost_ns : int
-        The recorder's own time beside the steps that were kept [ns].
-    worker_cost_ns : list of int
-        Its time in the process of each worker [ns].
-    busy_s : float
-        Sum of their durations [s].
+        Rows among them of steps that the end of the engine cut off.
     """
 
     def __init__(
@@ -72,19 +57,53 @@ class EngineJoin:
         self.number = number
         self.engine = engine
         self.workers = tuple(workers)
-        self.on_gpu = tuple(on_gpu)
+        self.on_gpu = list(on_gpu)
         self.recognised = 0
         self.unfinished = 0
-        self.cost_ns = 0
-        self.worker_cost_ns = [0 for _ in workers]
-        self.busy_s = 0.0
+        self._engine_cost_ns = 0
+        self._worker_cost_ns = [0] * len(self.workers)
+        self._busy_ps = 0
         self._slip: Slip | None = None
+        # Whether a kill may explain what the files lack at their ends.
+        self._killed = bool(self.workers)
         self._lost: dict[str, int] = {}
 
     @property
     def feeds(self) -> tuple[Feed[StepColumns] | Feed[WorkerColumns], ...]:
         """The engine's file and its workers'."""
         return (self.engine, *self.workers)
+
+    @property
+    def cost_s(self) -> float:
+        """The recorder's own time beside the kept steps and in the slowest worker [s]."""
+        return (self._engine_cost_ns + max(self._worker_cost_ns, default=0)) * 1e-9
+
+    @property
+    def busy_s(self) -> float:
+        """Sum of the durations of the steps that were kept [s]."""
+        return self._busy_ps * 1e-12
+
+    def _last_known(self, *, at_end: bool) -> int | None:
+        """Return the step behind which nothing is final yet; None where there is no such."""
+        ended = [f.seen for f in self.feeds if at_end or (f.ended and not f.grows)]
+        # A compressed file that is damaged was not cut by a kill: the recorder writes plain ones.
+        self._killed &= all(feed.damage is None for feed in self.feeds)
+        if not ended or not self._killed:
+            return None
+        last = unfinished_after(ended, lambda at: [feed.moments_after(at) for feed in self.feeds])
+        self._killed = last is not None
+        return last
+
+    def add_worker(self, worker: Feed[WorkerColumns]) -> None:
+        """Take up a worker; possible until the first steps are joined.
+
+        Parameters
+        ----------
+        worker : Feed
+            The worker's file.
+        """
+        self.workers = (*self.workers, worker)
+        self.on_gpu.append(False)
 
     def join(self, upto: int | None) -> Piece:
         """Join what has come in.
@@ -93,7 +112,8 @@ class EngineJoin:
         ----------
         upto : int or None
             Largest ordinal that is joined; every file must have been read beyond it. None
-            at the end of all files.
+            at the end of all files. Rows that may be the unfinished end of a killed engine
+            are held back until that is known.
 
         Returns
         -------
@@ -105,36 +125,36 @@ class EngineJoin:
         Disordered
             When a row belongs before one that was joined already.
         """
+        last = self._last_known(at_end=upto is None)
+        if last is not None and upto is not None:
+            upto, last = min(upto, last), None
         rows = self.engine.take(upto)
         calls = [worker.take(upto) for worker in self.workers]
         steps, requests = make_steps(0, {}), Requests.none()
+        for place, call in enumerate(calls):
+            if call is not None:
+                self.on_gpu[place] |= bool(np.isfinite(call.gpu_s).any())
         spans = [
             _spans(feed, on_gpu, call)
             for feed, on_gpu, call in zip(self.workers, self.on_gpu, calls, strict=True)
         ]
-        tails = self._unfinished(rows, calls) if upto is None else None
         if rows is not None:
-            joined, reasons, idle = self._join(rows, spans)
-            if tails is not None:
-                late = tails[0] & ~idle & ~_contradicting(rows)
-                for place in np.flatnonzero(late).tolist():
-                    reasons.pop(place, None)
-                self.unfinished += int(np.count_nonzero(late))
-                idle |= late
+            joined, reasons, idle = self._join(rows, spans, last)
             keep = ~idle
             keep[list(reasons)] = False
             kept = np.flatnonzero(keep)
             self.recognised += int(np.count_nonzero(idle))
             steps = _columns(rows, joined, self.number).take(kept)
             requests = _requests(rows, keep, self.number)
-            self.cost_ns += int(rows.cost_ns[kept].sum())
-            self.busy_s += float(np.sum(steps.duration_s))
+            self._engine_cost_ns += int(rows.cost_ns[kept].sum())
+            # Whole numbers, so that the sum does not depend on where the pieces end.
+            self._busy_ps += int(np.rint(steps.duration_s * 1e12).astype(np.int64).sum())
             used = joined.used
             for place, reason in sorted(reasons.items()):
                 self.engine.reject(int(rows.line[place]), reason)
         else:
             used = tuple(np.zeros(span.ordinal.size, dtype=bool) for span in spans)
-        self._unused(calls, used, None if tails is None else tails[1:])
+        self._unused(calls, used, last)
         rejects = []
         for feed in self.feeds:
             rejects += feed.rejected()
@@ -142,9 +162,9 @@ class EngineJoin:
         return Piece(steps, requests, tuple(rejects))
 
     def _join(
-        self, rows: StepColumns, spans: Sequence[Spans]
+        self, rows: StepColumns, spans: Sequence[Spans], last: int | None
     ) -> tuple[Joined, dict[int, str], NDArray[np.bool_]]:
-        """Join rows; return what it found, what is wrong with steps, and which are idle."""
+        """Join rows; return what it found, what is wrong with steps, and which are no steps."""
         own = _contradictions(rows)
         sound = np.ones(rows.count, dtype=bool)
         sound[list(own)] = False
@@ -166,6 +186,12 @@ class EngineJoin:
         idle = (rows.tokens == 0) & sound
         for place in np.flatnonzero(idle).tolist():
             reasons.pop(place, None)
+        if last is not None:
+            late = (rows.ordinal > last) & sound & ~idle
+            self.unfinished += int(np.count_nonzero(late))
+            for place in np.flatnonzero(late).tolist():
+                reasons.pop(place, None)
+            idle |= late
         for worker in self.workers:
             if worker.damage is not None:
                 beyond = [p for p in reasons if rows.ordinal[p] > worker.seen]
@@ -179,22 +205,22 @@ class EngineJoin:
         self,
         calls: Sequence[WorkerColumns | None],
         used: Sequence[NDArray[np.bool_]],
-        tails: Sequence[Mask] | None,
+        last: int | None,
     ) -> None:
         """Account for the workers' rows, joined or not."""
         reason = "no usable step of the engine has its ordinal"
         if self._slip is not None:
             reason = self._slip.reason
-        for number, (feed, call, mask) in enumerate(zip(self.workers, calls, used, strict=True)):
+        for place, (feed, call, mask) in enumerate(zip(self.workers, calls, used, strict=True)):
             if call is None:
                 continue
-            self.worker_cost_ns[number] += int(call.cost_ns.sum())
-            self.recognised += int(np.count_nonzero(mask))
+            self._worker_cost_ns[place] += int(call.cost_ns.sum())
             left = ~mask
-            if tails is not None:
-                self.unfinished += int(np.count_nonzero(tails[number]))
-                self.recognised += int(np.count_nonzero(left & tails[number]))
-                left &= ~tails[number]
+            if last is not None:
+                late = call.ordinal > last
+                self.unfinished += int(np.count_nonzero(late))
+                left &= ~late
+            self.recognised += int(np.count_nonzero(~left))
             if self.engine.damage is not None:
                 beyond = left & (call.ordinal > self.engine.seen)
                 count = int(np.count_nonzero(beyond))
@@ -204,29 +230,26 @@ class EngineJoin:
             for line in call.line[left].tolist():
                 feed.reject(line, reason)
 
-    def _unfinished(
-        self, rows: StepColumns | None, calls: Sequence[WorkerColumns | None]
-    ) -> tuple[Mask, ...]:
-        """Return which rows, of the engine and of each worker, a kill left without a partner."""
-        sides = [
-            (_NO_ROWS, _NO_ROWS) if rows is None else (rows.ordinal, rows.sched_ns[:, 0]),
-            *((_NO_ROWS, _NO_ROWS) if c is None else (c.ordinal, c.begin_ns) for c in calls),
-        ]
-        damaged = any(feed.damage is not None for feed in self.feeds)
-        last = -1 if damaged or not self.workers else min(feed.seen for feed in self.feeds)
-        return unfinished(last, sides)
-
     def _lose(self, name: str, rows: int) -> None:
         self._lost[name] = self._lost.get(name, 0) + rows
 
-    def damages(self) -> None:
-        """Reject the ends of damaged files, each once, saying what was lost with them."""
+    def damages(self) -> Piece:
+        """Reject the ends of damaged files, each once, saying what was lost with them.
+
+        Returns
+        -------
+        Piece
+            Without steps.
+        """
+        rejects = []
         for feed in self.feeds:
             if feed.damage is not None:
                 reason = f"the compressed file ends early or is damaged: {feed.damage}"
                 if lost := self._lost.get(feed.name, 0):
                     reason += f"; {lost} later rows of the other files have no partner in it"
                 feed.reject(feed.lines, reason)
+            rejects += feed.rejected()
+        return Piece(make_steps(0, {}), Requests.none(), tuple(rejects))
 
 
 def _spans(feed: Feed[WorkerColumns], on_gpu: bool, rows: WorkerColumns | None) -> Spans:
@@ -264,12 +287,6 @@ def spans_of(name: str, rows: WorkerColumns, on_gpu: bool) -> Spans:
         probe_s=rows.probe_s,
         on_gpu=on_gpu,
     )
-
-
-def _contradicting(rows: StepColumns) -> Mask:
-    mask = np.zeros(rows.count, dtype=bool)
-    mask[list(_contradictions(rows))] = True
-    return mask
 
 
 def _contradictions(rows: StepColumns) -> dict[int, str]:

@@ -10,7 +10,7 @@ from typing import Generic
 import numpy as np
 
 from kernelfit.documents.problems import InputError, Problem
-from kernelfit.logs.columns import Reject
+from kernelfit.logs.columns import Ints, Reject
 from kernelfit.logs.decode import Block, decode_block
 from kernelfit.logs.lines import TruncatedFile, bare_name, clip, read_blocks, split_lines
 from kernelfit.logs.row_columns import Columns, StepColumns, WorkerColumns, concatenated
@@ -34,19 +34,24 @@ class Feed(Generic[Columns]):
         ``engine`` or ``worker``.
     blocks : iterator of (int, bytes), optional
         Stretches of the file; without it the file is read from its beginning to its end.
+    late : bool
+        Whether a row that belongs before one that was taken is rejected, because what was
+        taken cannot be had back.
 
     Attributes
     ----------
     seen : int
         Largest ordinal so far; -1 before the first.
+    grows : bool
+        Whether lines may follow where the file ends now.
     ended : bool
         Whether the last line was read.
     damage : str or None
         Why the file ends early; None when it does not.
     lines, recognised : int
-        Lines so far, and the header, clock, dummy and blank ones among them.
+        Lines so far, and the header, clock, dummy, blank and cut ones among them.
     cut : int
-        1 where the last line is cut short, as a killed process leaves it; it is recognised.
+        1 when the last line is cut short, as a killed process leaves it.
     rejects : list of Reject
         Lines that are no row of this file, since they were last taken away.
     headers : list of (int, Header)
@@ -56,7 +61,12 @@ class Feed(Generic[Columns]):
     """
 
     def __init__(
-        self, path: Path, role: str, blocks: Iterator[tuple[int, bytes]] | None = None
+        self,
+        path: Path,
+        role: str,
+        blocks: Iterator[tuple[int, bytes]] | None = None,
+        *,
+        late: bool = False,
     ) -> None:
         self.path = path
         self.role = role
@@ -75,6 +85,7 @@ class Feed(Generic[Columns]):
         self._held: deque[Block] = deque()
         self._split: tuple[int, list[bytes]] = (0, [])
         self._taken = -1
+        self.grows = late
 
     @property
     def name(self) -> str:
@@ -112,17 +123,14 @@ class Feed(Generic[Columns]):
     def _add(self, block: Block) -> None:
         self.lines += block.lines
         self.recognised += block.recognised
+        self.cut += block.cut
         self.headers += block.headers
         problems = [p for h in block.headers for p in header_problems(self.path, self.role, h)]
         if problems:
             raise InputError(problems)
         self._held.append(block)
         for line, reason in block.bad:
-            if _is_cut(block, line):
-                self.cut = 1
-                self.recognised += 1
-            else:
-                self.reject(line, reason)
+            self.reject(line, reason)
         found = (block.steps, block.workers)
         own, other = found if self.role == "engine" else found[::-1]
         if other is not None:
@@ -133,6 +141,23 @@ class Feed(Generic[Columns]):
             self.waiting += own.count
             self.waiting_requests += _requests_in(own)
             self.seen = max(self.seen, int(own.ordinal.max()))
+
+    def moments_after(self, ordinal: int) -> Ints:
+        """Return when the rows began that wait and lie behind an ordinal.
+
+        Parameters
+        ----------
+        ordinal : int
+            The ordinal.
+
+        Returns
+        -------
+        ndarray of int64, shape (rows,)
+            Monotonic clock [ns], in the file's order.
+        """
+        begins: list[Ints] = [np.empty(0, dtype=np.int64)]
+        begins += [part.begin_ns[part.ordinal > ordinal] for part in self._parts]
+        return np.concatenate(begins)
 
     def take(self, upto: int | None) -> Columns | None:
         """Take rows away, ordinals rising.
@@ -160,7 +185,12 @@ class Feed(Generic[Columns]):
             # Of equal ordinals the first row stays in front.
             rows = rows.take(np.argsort(rows.ordinal, kind="stable"))
         if int(rows.ordinal[0]) <= self._taken:
-            raise Disordered
+            if not self.grows:
+                raise Disordered
+            begin = int(np.searchsorted(rows.ordinal, self._taken, side="right"))
+            for line in rows.line[:begin].tolist():
+                self.reject(line, "it came after later steps had been stored")
+            rows = rows.part(begin, rows.count)
         end = rows.count
         if upto is not None:
             end = int(np.searchsorted(rows.ordinal, upto, side="right"))
@@ -213,12 +243,6 @@ class Feed(Generic[Columns]):
         """
         found, self.rejects = self.rejects, []
         return found
-
-
-def _is_cut(block: Block, line: int) -> bool:
-    """Tell whether a line that is no row is the beginning of one, and nothing follows it."""
-    last = line == block.first + block.lines - 1 and not block.data.endswith(b"\n")
-    return last and block.text(line).startswith(b"{")
 
 
 def header_problems(path: Path, role: str, found: tuple[int, Header]) -> list[Problem]:

@@ -41,15 +41,18 @@ caching is on, so they read less than the sum of their contexts: ``shared_prefix
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelfit.documents.runs import RunFacts
-from kernelfit.logs.columns import TIMINGS, UNKNOWN, Ints, ParsedRun, mark_bit
+from kernelfit.logs.columns import TIMINGS, UNKNOWN, Ints, ParsedRun
+from kernelfit.logs.coverage import Coverage, LogForm, TimingRule
 from kernelfit.logs.fpm_facts import facts_files, stated_facts
 from kernelfit.logs.fpm_files import COUNTS, SEGMENT, STREAM, VARIANCE, read_fpm
+from kernelfit.logs.marks import mark_bit
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.table_rows import Bools, TableRows, aggregated_columns
 from kernelfit.logs.table_run import assembled
@@ -61,12 +64,64 @@ _MAX_RANK = 2**15
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 
+COVERAGE = Coverage(
+    "dynamo-fpm",
+    "forward pass metrics as JSON lines, or a CSV with their columns",
+    (
+        LogForm("json", "vllm", "Dynamo 1.0-1.2", "steps", "`{counter_id, wall_time, …}`"),
+        LogForm("csv", "vllm", "Dynamo 1.2.0", "steps", "`counter_id, latency_ms, …`"),
+        LogForm("metadata", "vllm", "Dynamo 1.2.0", "facts", "`vllm_metadata.json` beside it"),
+        LogForm("idle", "vllm", "Dynamo 1.0-1.2", "recognised", "a record without work"),
+    ),
+    (
+        TimingRule(
+            "vllm",
+            "Dynamo 1.2.0",
+            "nothing stated",
+            "cycle",
+            True,
+            "from update to update, or from the schedule after idleness: right in sums",
+        ),
+        TimingRule(
+            "vllm",
+            "other",
+            "timing in run.yaml",
+            "as stated",
+            True,
+            "the meaning has changed twice, so the document is believed; `wait` and "
+            "`dispatch` are refused",
+        ),
+    ),
+)
+
+
 class DynamoFpmReader:
     """Reader of forward pass metrics as CSV or JSON lines."""
 
     name = "dynamo-fpm"
     version = 1
     needs_facts = False
+    coverage = COVERAGE
+    engine: Mapping[str, object] = {}
+
+    def meaning(self, said: Mapping[str, object], place: str) -> tuple[str, str | None]:
+        """Return what durations mean, and why a fit refuses them although it means much.
+
+        Parameters
+        ----------
+        said : mapping of str to object
+            What the documents and flags say.
+        place : str
+            The file, for complaints.
+
+        Returns
+        -------
+        tuple of (str, str or None)
+            A name from ``TIMINGS``, and a reason of this reader's own.
+        """
+        del place  # a document is believed
+        timing = said.get("timing")
+        return timing if isinstance(timing, str) and timing in TIMINGS else "cycle", None
 
     def files(self, source: RunSource) -> tuple[Path, ...]:
         """Return the file and what stands beside it; parameters as ``Reader.files``."""
@@ -91,17 +146,18 @@ class DynamoFpmReader:
         columns["marks"] = _marks(columns, segments, said)
         engine, columns["engine"] = _streams(rows)
         life = _lives(rows, engine, np.asarray(columns["step"], dtype=np.int64))
-        timing = said.get("timing")
+        timing, refused = self.meaning(said, str(source.path))
         return tuple(
             assembled(
                 source.path.name,
                 rows,
                 columns,
                 duration_s,
-                timing=timing if isinstance(timing, str) and timing in TIMINGS else "cycle",
+                timing=timing,
                 clock="none",
                 composition="aggregated",
-                stated={"reader": self.name, **stated},
+                stated={**self.engine, "reader": self.name, **stated},
+                refused=refused,
                 chosen=life == number,
                 others=raw.rejects if number == 0 else (),
                 headers=raw.headers if number == 0 else 0,

@@ -61,7 +61,7 @@ def read_bytes(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
     Yields
     ------
     bytes
-        Never empty.
+        A stretch, never empty [bytes].
 
     Raises
     ------

@@ -39,7 +39,8 @@ from numpy.typing import NDArray
 
 from kernelfit.documents.columns import ColumnSpec
 from kernelfit.documents.runs import RunFacts
-from kernelfit.logs.columns import Floats, Ints, ParsedRun, mark_bit
+from kernelfit.logs.columns import Floats, Ints, ParsedRun
+from kernelfit.logs.marks import mark_bit
 from kernelfit.logs.otel_files import EXPERIMENT, MODEL, SPECS, TP, read_otel
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.table_files import RawTable

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from kernelfit.documents.problems import InputError, Problem
 from kernelfit.documents.runs import RunFacts
-from kernelfit.logs.columns import (
-    Counts,
-    ParsedRun,
-    Requests,
-    Steps,
-    make_steps,
-    warmup_bits,
-)
+from kernelfit.logs.columns import Counts, ParsedRun, Requests, Steps, make_steps
 from kernelfit.logs.engine_join import CHUNK_REQUESTS, CHUNK_STEPS, REORDER_STEPS, EngineJoin
 from kernelfit.logs.feed import Feed, recorder_files
+from kernelfit.logs.frontend import HostSide, front_end_files, read_host_side
 from kernelfit.logs.joined import joined_steps
 from kernelfit.logs.lines import CODECS
+from kernelfit.logs.marks import warmup_bits
 from kernelfit.logs.row_columns import StepColumns, WorkerColumns
 from kernelfit.logs.rows import FORMAT_NAME
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.stream import Piece, PiecewiseRun, collected
-from kernelfit.logs.survey import (
-    Survey,
-    header_of,
-    owner,
-    records_on_gpu,
-    stated_owner,
-    survey_engine,
-    survey_worker,
-)
+from kernelfit.logs.survey import Survey, owner, records_on_gpu, survey_engine, survey_worker
 
 MAX_COST_SHARE = 0.01
 """Recorder's own share of the time above which its durations are not fitted [1]."""
@@ -54,7 +43,8 @@ class KernelfitReader:
     def files(self, source: RunSource) -> tuple[Path, ...]:
         """Return the recording's files; parameters as ``Reader.files``."""
         folder = source.path
-        return (*recorder_files(folder, "engine"), *recorder_files(folder, "worker"))
+        steps = (*recorder_files(folder, "engine"), *recorder_files(folder, "worker"))
+        return (*steps, *front_end_files(folder))
 
     def read(self, source: RunSource, facts: RunFacts | None) -> tuple[ParsedRun, ...]:
         """Read a recording; parameters and errors as ``Reader.read``."""
@@ -69,25 +59,33 @@ class KernelfitReader:
         folder = source.path
         engines = recorder_files(folder, "engine")
         workers = recorder_files(folder, "worker")
-        _refuse_what_is_no_recording(folder, (*engines, *workers))
+        _refuse_what_stands_there_twice(self.files(source))
+        host = read_host_side(folder)
+        _refuse_what_is_no_recording(folder, (*engines, *workers), host)
         lives, owned, orphans = _assigned(engines, workers)
         return tuple(
             RecordedRun(
-                [(engines[e], [workers[w] for w in owned[e]]) for e in life],
+                [(engines[e], [workers[w] for w in owned[e]]) for e in life.engines],
                 [workers[w] for w in orphans] if life == lives[0] else [],
+                side,
                 whole=whole,
             )
-            for life in lives
+            for life, side in zip(lives, _host_sides(host, lives), strict=True)
         )
 
 
-def _refuse_what_is_no_recording(folder: Path, files: Sequence[Path]) -> None:
+def _refuse_what_stands_there_twice(files: Sequence[Path]) -> None:
     names = {file.name for file in files}
     twice = sorted(n for n in names if any(f"{n}{suffix}" in names for suffix in CODECS))
     if twice:
         raise InputError(
-            Problem(str(folder / n), None, None, "stands there plain and compressed") for n in twice
+            Problem(str(file), None, None, "stands there plain and compressed")
+            for file in files
+            if file.name in twice
         )
+
+
+def _refuse_what_is_no_recording(folder: Path, files: Sequence[Path], host: HostSide) -> None:
     problems: list[Problem] = []
     for file in files:
         feed: Feed[StepColumns] = Feed(file, file.name.partition("-")[0])
@@ -102,6 +100,7 @@ def _refuse_what_is_no_recording(folder: Path, files: Sequence[Path]) -> None:
         elif not feed.headers:
             message = "not a file of the kernelfit recorder: no header row"
             problems.append(Problem(place, 1, None, message, hint="is the reader right?"))
+    problems += host.problems
     if not any(file.name.startswith("engine-") for file in files):
         message = "the folder holds no engine-*.jsonl of the recorder"
         problems.append(Problem(str(folder), None, None, message))
@@ -109,27 +108,31 @@ def _refuse_what_is_no_recording(folder: Path, files: Sequence[Path]) -> None:
         raise InputError(problems)
 
 
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """Engines that ran side by side, and when [ns]."""
+
+    engines: tuple[int, ...]
+    first_ns: int
+    last_ns: int
+
+
 def _assigned(
     engines: Sequence[Path], workers: Sequence[Path]
-) -> tuple[list[list[int]], list[list[int]], list[int]]:
+) -> tuple[list[_Life], list[list[int]], list[int]]:
     """Return the lives, each engine's workers, and the workers of no known engine."""
     if len(engines) == 1:
-        return [[0]], [list(range(len(workers)))], []
+        return [_Life((0,), 0, 0)], [list(range(len(workers)))], []
     seen = [survey_engine(path) for path in engines]
-    heads = [header_of(path) for path in engines]
     owned: list[list[int]] = [[] for _ in engines]
     orphans: list[int] = []
     for number, path in enumerate(workers):
-        found = stated_owner(heads, header_of(path))
-        if found is None:
-            found = owner(seen, survey_worker(path))
+        found = owner(seen, *survey_worker(path))
         (orphans if found is None else owned[found]).append(number)
-    # Ranks of one run in the order of their data-parallel ranks, where they are stated.
-    ranks = [(head.dp if head is not None and head.dp is not None else 0) for head in heads]
-    return [sorted(life, key=lambda e: (ranks[e], e)) for life in _lives(seen)], owned, orphans
+    return _lives(seen), owned, orphans
 
 
-def _lives(engines: Sequence[Survey]) -> list[list[int]]:
+def _lives(engines: Sequence[Survey]) -> list[_Life]:
     """Group engines: those that overlap in time are ranks of one run."""
     order = sorted(range(len(engines)), key=lambda e: (engines[e].window, e))
     lives: list[list[int]] = []
@@ -141,7 +144,26 @@ def _lives(engines: Sequence[Survey]) -> list[list[int]]:
         else:
             lives.append([e])
         end = max(end, last)
-    return [sorted(life) for life in lives]
+    windows = [[engines[e].window for e in life] for life in lives]
+    return [
+        _Life(
+            tuple(sorted(life, key=lambda e: (engines[e].replica, e))),
+            min(first for first, _ in window),
+            max(last for _, last in window),
+        )
+        for life, window in zip(lives, windows, strict=True)
+    ]
+
+
+def _host_sides(host: HostSide, lives: Sequence[_Life]) -> list[HostSide]:
+    """Give each life what began nearer to its steps than to those of another."""
+    if len(lives) == 1:
+        return [host]
+    between = [(one.last_ns + other.first_ns) // 2 for one, other in pairwise(lives)]
+    begins, ends = [0, *between], [*between, 1 << 62]
+    parts = [host.within(begin, end) for begin, end in zip(begins, ends, strict=True)]
+    parts[0] = replace(parts[0], rejects=host.rejects, lines=host.lines, recognised=host.recognised)
+    return parts
 
 
 class RecordedRun:
@@ -153,6 +175,8 @@ class RecordedRun:
         Each engine's file and its workers'.
     orphans : sequence of pathlib.Path
         Workers of which it cannot be told whose they are.
+    host : HostSide
+        What front ends and clients recorded.
     whole : bool
         Whether files are read whole before they are joined.
     """
@@ -161,6 +185,7 @@ class RecordedRun:
         self,
         engines: Sequence[tuple[Path, Sequence[Path]]],
         orphans: Sequence[Path],
+        host: HostSide,
         *,
         whole: bool,
     ) -> None:
@@ -174,6 +199,7 @@ class RecordedRun:
             for number, (engine, workers) in enumerate(engines)
         ]
         self._orphans: list[Feed[WorkerColumns]] = [Feed(path, "worker") for path in orphans]
+        self._host = host
         self._whole = whole
         self._steps = 0
         self._rejected = 0
@@ -181,10 +207,12 @@ class RecordedRun:
     @property
     def head(self) -> ParsedRun:
         """What is known before the first piece, as ``PiecewiseRun.head``."""
-        return self._parsed(share=None)
+        return self.summary()
 
     def pieces(self) -> Iterator[Piece]:
-        """Read the run; yields and errors as ``PiecewiseRun.pieces``."""
+        """Read the run; parameters and errors as ``PiecewiseRun.pieces``."""
+        self._rejected += len(self._host.rejects)
+        yield Piece(make_steps(0, {}), Requests.none(), self._host.rejects)
         for join in self._joins:
             for piece in _with_warm_up(_joined(join, self._whole)):
                 self._steps += piece.steps.count
@@ -196,32 +224,64 @@ class RecordedRun:
                 yield piece
 
     def summary(self) -> ParsedRun:
-        """Return everything else, as ``PiecewiseRun.summary``."""
-        busy_s = sum(join.busy_s for join in self._joins)
-        costs = (j.cost_ns + max(j.worker_cost_ns, default=0) for j in self._joins)
-        cost_s = sum(costs) * 1e-9
-        return self._parsed(share=cost_s / busy_s if busy_s > 0 else None)
+        """Return everything else; parameters and returns as ``PiecewiseRun.summary``."""
+        return recorded(self._joins, self._orphans, self._host, self._steps, self._rejected)
 
-    def _parsed(self, share: float | None) -> ParsedRun:
-        feeds = [*(feed for join in self._joins for feed in join.feeds), *self._orphans]
-        recognised = sum(f.recognised for f in feeds) + sum(j.recognised for j in self._joins)
-        versions = {h.engine_version for f in feeds for _, h in f.headers if h.engine_version}
-        stated: dict[str, object] = {"engine": "vllm", "reader": FORMAT_NAME}
-        if len(versions) == 1:
-            stated["engine_version"] = versions.pop()
-        return ParsedRun(
-            steps=make_steps(0, {}),
-            requests=Requests.none(),
-            rejects=(),
-            counts=Counts(sum(f.lines for f in feeds), self._steps, recognised, self._rejected),
-            timing="device",
-            clock="monotonic clock of the engine's machine",
-            composition="per_request",
-            stated=stated,
-            recorder_cost_share=share,
-            fit_refused_reason=_refusal(share),
-            unfinished=sum(f.cut for f in feeds) + sum(j.unfinished for j in self._joins),
-        )
+
+def recorded(
+    joins: Sequence[EngineJoin],
+    orphans: Sequence[Feed[WorkerColumns]],
+    host: HostSide,
+    steps: int,
+    rejected: int,
+    waiting: int = 0,
+) -> ParsedRun:
+    """Return what a recording is, beside its steps.
+
+    Parameters
+    ----------
+    joins : sequence of EngineJoin
+        The engines of one run.
+    orphans : sequence of Feed
+        Workers of no engine.
+    host : HostSide
+        What front ends and clients recorded.
+    steps, rejected, waiting : int
+        Steps and rejects so far, and rows that were read and are neither yet.
+
+    Returns
+    -------
+    ParsedRun
+        Without steps, requests and rejects.
+    """
+    busy_s = sum(join.busy_s for join in joins)
+    cost_s = sum(join.cost_s for join in joins)
+    share = cost_s / busy_s if busy_s > 0 else None
+    feeds = [*(feed for join in joins for feed in join.feeds), *orphans]
+    lines = sum(f.lines for f in feeds) + host.lines
+    recognised = sum(f.recognised for f in feeds) + sum(j.recognised for j in joins)
+    recognised += host.recognised
+    versions = {h.engine_version for f in feeds for _, h in f.headers if h.engine_version}
+    stated: dict[str, object] = {"engine": "vllm", "reader": FORMAT_NAME}
+    if len(versions) == 1:
+        stated["engine_version"] = versions.pop()
+    return ParsedRun(
+        steps=make_steps(0, {}),
+        requests=Requests.none(),
+        rejects=(),
+        counts=Counts(lines - waiting, steps, recognised, rejected),
+        timing="device",
+        clock="monotonic clock of the engine's machine",
+        composition="per_request",
+        stated=stated,
+        recorder_cost_share=share,
+        fit_refused_reason=_refusal(share),
+        events=host.events,
+        served=host.served,
+        host_cpu=host.cpu,
+        tokenizer=host.tokenizer,
+        unfinished=sum(f.cut for f in feeds) + sum(j.unfinished for j in joins),
+    )
 
 
 def _joined(join: EngineJoin, whole: bool) -> Iterator[Piece]:
@@ -234,13 +294,14 @@ def _joined(join: EngineJoin, whole: bool) -> Iterator[Piece]:
                 while worker.seen < engine.seen and worker.advance():
                     pass
             yield join.join(engine.seen - REORDER_STEPS)
-    for worker in join.workers:
-        while worker.advance():
-            # Beyond the engine's last step; so that they do not pile up.
-            if worker.waiting >= 2 * CHUNK_STEPS and not whole and worker.seen > engine.seen:
-                yield join.join(engine.seen)
-    join.damages()
+    # What lies beyond the engine's last step must not pile up.
+    while rest := [worker for worker in join.workers if not worker.ended]:
+        more = min(rest, key=lambda worker: worker.seen).advance()
+        full = max(worker.waiting for worker in rest) >= 2 * CHUNK_STEPS
+        if more and full and not whole:
+            yield join.join(min(worker.seen for worker in rest) - REORDER_STEPS)
     yield join.join(None)
+    yield join.damages()
 
 
 def _with_warm_up(pieces: Iterator[Piece]) -> Iterator[Piece]:

@@ -13,8 +13,7 @@ import re
 LONGEST_FORM = 500
 """Characters of a form; a longer one is cut [characters]."""
 
-_VOCABULARY = frozenset(
-    """
+_TEMPLATE_WORDS = """
     Iteration Engine EngineCore APIServer Worker MainProcess context requests tokens generation
     iteration elapsed time ms dummy GPU CPU KV cache usage encoder inputs output embeddings
     INFO DEBUG WARNING ERROR CRITICAL py loggers core pid nan inf Infinity NaN null true false
@@ -32,8 +31,8 @@ _VOCABULARY = frozenset(
     duration_s start_s timing prefill_requests prefill_tokens prefill_computed_tokens
     decode_requests decode_tokens decode_context_tokens scheduled_tokens counter_id wall_time
     request_id chunk_index timestamp_us None True False
-    """.split()
-)
+"""
+_VOCABULARY = frozenset(_TEMPLATE_WORDS.split())
 _WORD = re.compile(r"[^\W\d][\w]*")
 _DIGIT = re.compile(r"\d")
 _CONTROL = re.compile(r"[^\S ]|[^\x20-\x7e]")

@@ -82,6 +82,11 @@ class StepColumns:
         return int(self.line.size)
 
     @property
+    def begin_ns(self) -> Ints:
+        """When each step began on the monotonic clock [ns]."""
+        return self.sched_ns[:, 0]
+
+    @property
     def offsets(self) -> Ints:
         """Where each step's requests begin, and at last their number."""
         return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.sizes)))
@@ -141,13 +146,13 @@ class WorkerColumns:
     line, ordinal, tokens, rank : ndarray of int64, shape (rows,)
         Line of the file, ordinal of the call, tokens it was given, and the rank.
     begin_ns, end_ns : ndarray of int64, shape (rows,)
-        Start and end of the call on the monotonic clock [ns]; the time for which the worker
-        waited for the engine, between its two calls, is taken off the end.
+        Start and end of the call on the monotonic clock, less what the worker waited for
+        the engine between its two calls [ns].
+    cost_ns : ndarray of int64, shape (rows,)
+        The recorder's own time in the worker's process [ns].
     gpu_s, probe_s : ndarray of float64, shape (rows,)
         Time between the events on the GPU, and of the speed probe [s]; NaN where not
         recorded.
-    cost_ns : ndarray of int64, shape (rows,)
-        The recorder's own time in the worker's process [ns].
     """
 
     line: Ints
@@ -156,9 +161,9 @@ class WorkerColumns:
     rank: Ints
     begin_ns: Ints
     end_ns: Ints
+    cost_ns: Ints
     gpu_s: Floats
     probe_s: Floats
-    cost_ns: Ints
 
     @property
     def count(self) -> int:
@@ -242,10 +247,11 @@ def worker_columns(rows: Sequence[WorkerRow], line: Ints) -> WorkerColumns:
         tokens=_scalar(rows, "n"),
         rank=_scalar(rows, "rank"),
         begin_ns=np.ascontiguousarray(span[:, 0]),
+        # Between its two calls the worker waits for the engine: that is not the pass.
         end_ns=span[:, 1] - _scalar(rows, "gap_ns"),
+        cost_ns=_scalar(rows, "cost_ns"),
         gpu_s=np.array(gpu_ms, dtype=np.float64) * 1e-3,
         probe_s=np.array(probe_ns, dtype=np.float64) * 1e-9,
-        cost_ns=_scalar(rows, "cost_ns"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -116,7 +117,12 @@ PackedRow = Header | Clock | PackedStepRow | WorkerRow | DummyRow
 _DECODER = msgspec.json.Decoder(Row)
 
 
-def decode_line(line: bytes) -> Row | str | None:
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The beginning of a row at the end of its file, as a killed process leaves it."""
+
+
+def decode_line(line: bytes) -> Row | Cut | str | None:
     """Decode one line with every check.
 
     Parameters
@@ -126,13 +132,15 @@ def decode_line(line: bytes) -> Row | str | None:
 
     Returns
     -------
-    Header or Clock or StepRow or WorkerRow or DummyRow or str or None
+    Header or Clock or StepRow or WorkerRow or DummyRow or Cut or str or None
         The row, or what is wrong with the line; None for a blank line.
     """
     try:
         row = _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _undecodable(line, error) if line.strip() else None
+        if not line.endswith(b"\n") and line.startswith(b"{"):
+            return Cut()
+        return undecodable(line, error) if line.strip() else None
     if type(row) is StepRow:
         size = len(row.scheduled)
         if not size == len(row.computed) == len(row.prompt_len) == len(row.cached):
@@ -140,7 +148,21 @@ def decode_line(line: bytes) -> Row | str | None:
     return row
 
 
-def _undecodable(line: bytes, error: Exception) -> str:
+def undecodable(line: bytes, error: Exception) -> str:
+    """Say why a line is no row.
+
+    Parameters
+    ----------
+    line : bytes
+        The line.
+    error : Exception
+        What the decoder said.
+
+    Returns
+    -------
+    str
+        The reason in plain words.
+    """
     if isinstance(error, msgspec.ValidationError):
         reason = f"not a row of the recorder: {error_shown(error)}"
     elif b"NaN" in line or b"Infinity" in line:

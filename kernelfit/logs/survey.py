@@ -33,12 +33,18 @@ class Survey:
         The first steps, ordinals rising.
     compared : tuple of (int, int)
         First and last moment of those steps [ns].
+    header : Header or None
+        The file's first header.
+    replica : int
+        The engine's data-parallel rank, as a header states it; 0 where none does.
     """
 
     window: tuple[int, int]
     ordinal: Ints
     tokens: Ints
     compared: tuple[int, int]
+    header: Header | None = None
+    replica: int = 0
 
 
 def survey_engine(path: Path) -> Survey:
@@ -57,9 +63,12 @@ def survey_engine(path: Path) -> Survey:
     parts: list[StepColumns] = []
     rows = 0
     first, last = None, 0
+    headers: list[Header] = []
     try:
         for number, data in read_blocks(path):
-            steps = decode_block(number, data).steps
+            block = decode_block(number, data)
+            headers += [header for _, header in block.headers]
+            steps = block.steps
             if steps is None:
                 continue
             begin, end = _window(steps)
@@ -70,12 +79,21 @@ def survey_engine(path: Path) -> Survey:
                 rows += steps.count
     except TruncatedFile:
         pass
+    header = headers[0] if headers else None
+    replica = next((said.dp for said in headers if said.dp is not None), 0)
     if not parts:
         empty = np.empty(0, dtype=np.int64)
-        return Survey((0, 0), empty, empty, (0, 0))
+        return Survey((0, 0), empty, empty, (0, 0), header, replica)
     head = concatenated(parts)
     order = np.argsort(head.ordinal, kind="stable")
-    return Survey((first or 0, last), head.ordinal[order], head.tokens[order], _window(head))
+    return Survey(
+        (first or 0, last),
+        head.ordinal[order],
+        head.tokens[order],
+        _window(head),
+        header,
+        replica,
+    )
 
 
 def _window(steps: StepColumns) -> tuple[int, int]:
@@ -83,55 +101,7 @@ def _window(steps: StepColumns) -> tuple[int, int]:
     return int(steps.sched_ns.min()), ends
 
 
-def header_of(path: Path) -> Header | None:
-    """Return a file's first header.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-
-    Returns
-    -------
-    Header or None
-        None where the file's first stretch holds none.
-    """
-    try:
-        for number, data in read_blocks(path):
-            found = decode_block(number, data).headers
-            return found[0][1] if found else None
-    except TruncatedFile:
-        pass
-    return None
-
-
-def stated_owner(engines: Sequence[Header | None], worker: Header | None) -> int | None:
-    """Return the engine whose process is the worker's, or its parent.
-
-    Parameters
-    ----------
-    engines : sequence of Header or None
-        The headers of the engines' files.
-    worker : Header or None
-        That of the worker's.
-
-    Returns
-    -------
-    int or None
-        Place of the engine; None where no header says so.
-    """
-    if worker is None:
-        return None
-    found = [
-        place
-        for place, engine in enumerate(engines)
-        if engine is not None and engine.pid is not None and engine.boot == worker.boot
-        if engine.pid in (worker.pid, worker.ppid)
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def survey_worker(path: Path) -> Spans:
+def survey_worker(path: Path) -> tuple[Header | None, Spans]:
     """Read the first rows of a worker's file.
 
     Parameters
@@ -141,32 +111,40 @@ def survey_worker(path: Path) -> Spans:
 
     Returns
     -------
-    Spans
-        Its first rows.
+    tuple of (Header or None, Spans)
+        Its first header and its first rows.
     """
     parts: list[WorkerColumns] = []
+    header: Header | None = None
     try:
         for number, data in read_blocks(path):
-            rows = decode_block(number, data).workers
-            if rows is not None:
-                parts.append(rows)
+            block = decode_block(number, data)
+            if header is None and block.headers:
+                header = block.headers[0][1]
+            if block.workers is not None:
+                parts.append(block.workers)
             if sum(part.count for part in parts) >= COMPARED_ROWS:
                 break
     except TruncatedFile:
         pass
     if not parts:
         empty, none = np.empty(0, dtype=np.int64), np.empty(0)
-        return Spans(path.name, 0, empty, empty, empty, empty, none, none)
-    return spans_of(path.name, concatenated(parts), on_gpu=False)
+        return header, Spans(path.name, 0, empty, empty, empty, empty, none, none)
+    return header, spans_of(path.name, concatenated(parts), on_gpu=False)
 
 
-def owner(engines: Sequence[Survey], spans: Spans) -> int | None:
+def owner(engines: Sequence[Survey], header: Header | None, spans: Spans) -> int | None:
     """Return the engine that a worker belongs to.
+
+    What the files state of their processes decides; where they state nothing, the engine
+    whose steps the worker's calls agree with.
 
     Parameters
     ----------
     engines : sequence of Survey
         At least one.
+    header : Header or None
+        The worker's header.
     spans : Spans
         The worker's first rows.
 
@@ -175,6 +153,9 @@ def owner(engines: Sequence[Survey], spans: Spans) -> int | None:
     int or None
         Place of the engine; None when it cannot be told.
     """
+    stated = _stated_owner(engines, header)
+    if stated is not None:
+        return stated
     scores = []
     for engine in engines:
         agreed = agreement(engine.ordinal, engine.tokens, spans)
@@ -185,6 +166,20 @@ def owner(engines: Sequence[Survey], spans: Spans) -> int | None:
         scores.append((agreed, int(inside)) if agreed else (0, 0))
     best = max(scores)
     return scores.index(best) if best[0] and scores.count(best) == 1 else None
+
+
+def _stated_owner(engines: Sequence[Survey], worker: Header | None) -> int | None:
+    """Return the engine whose process is the worker's, or its parent; None if none says so."""
+    if worker is None:
+        return None
+    found = [
+        place
+        for place, engine in enumerate(engines)
+        if engine.header is not None and engine.header.pid is not None
+        if engine.header.boot == worker.boot
+        if engine.header.pid in (worker.pid, worker.ppid)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def records_on_gpu(path: Path) -> bool:

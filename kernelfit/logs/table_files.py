@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 
 from kernelfit.documents.problems import InputError, Problem, did_you_mean
 from kernelfit.logs.columns import Reject
-from kernelfit.logs.lines import line_texts
+from kernelfit.logs.lines import TruncatedFile, line_texts, read_bytes
 
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet",)
@@ -152,6 +153,19 @@ def _parquet(path: Path, wanted: Sequence[str]) -> RawTable:
     return RawTable(table, tuple(range(1, table.num_rows + 1)), (), 0)
 
 
+def _undecodable(path: Path) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for data in read_bytes(path):
+            decoder.decode(data)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return True
+    except TruncatedFile:
+        return False
+    return False
+
+
 def _repaired(path: Path) -> bytes:
     """Return a file's text with undecodable bytes replaced, so that they spoil one row."""
     raw = path.read_bytes()
@@ -176,7 +190,8 @@ def _csv(path: Path, wanted: Sequence[str], quoted: bool) -> RawTable:
     parse = _parsing(path, quoted)
     parse.invalid_row_handler = wrong_fields
     read = pcsv.ReadOptions(use_threads=False)
-    data = None if quoted else _repaired(path)
+    # A row that is no text would not even reach the handler above.
+    data = _repaired(path) if _undecodable(path) else None
 
     def whole() -> Path | BytesIO:
         return path if data is None else BytesIO(data)

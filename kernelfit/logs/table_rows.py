@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from kernelfit.documents.columns import ColumnSpec
 from kernelfit.documents.problems import InputError, Problem
-from kernelfit.logs.columns import MAX_TOKENS, UNKNOWN, Floats, Ints, Requests, mark_bit
+from kernelfit.logs.columns import MAX_TOKENS, UNKNOWN, Floats, Ints, Requests
+from kernelfit.logs.marks import mark_bit
 from kernelfit.logs.table_files import RawTable
 from kernelfit.logs.totals import request_totals
 

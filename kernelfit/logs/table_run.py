@@ -15,9 +15,8 @@ from kernelfit.logs.columns import (
     Reject,
     Requests,
     make_steps,
-    mark_bit,
-    warmup_bits,
 )
+from kernelfit.logs.marks import mark_bit, warmup_bits
 from kernelfit.logs.table_rows import Bools, TableRows
 
 Columns = dict[str, NDArray[np.generic]]
@@ -39,6 +38,7 @@ def assembled(
     others: Sequence[Reject] = (),
     headers: int = 0,
     segments: tuple[str, ...] = (),
+    refused: str | None = None,
 ) -> ParsedRun:
     """Return the run that a table's rows give.
 
@@ -68,6 +68,8 @@ def assembled(
         Lines of this run that are known and never became rows.
     segments : tuple of str
         Names that the ``segment`` column points to.
+    refused : str or None
+        Why a fit must not use the durations; None leaves it to their timing.
 
     Returns
     -------
@@ -105,8 +107,7 @@ def assembled(
             cached=requests.cached[inside],
         )
     known = headers + int(np.count_nonzero(mine)) - steps.count - len(bad)
-    refused = None
-    if timing not in FITTED_TIMINGS:
+    if refused is None and timing not in FITTED_TIMINGS:
         refused = f"timing is {timing}: only a part of each step, which a fit must not take for it"
     return ParsedRun(
         steps=steps,

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kernelfit.record.frontend import FrontEnd
+from kernelfit.record.frontend_plugin import install
 from kernelfit.record.hooks import (
     Recorder,
     wrap_core,
@@ -80,6 +82,8 @@ def register() -> None:
         if core is not None:
             wrap_core(recorder, core)
         wrap_worker(recorder, worker)
+        front = FrontEnd(recorder)
+        front.missing = install(front)
         setattr(vllm, _MARK, recorder)
     except Exception as error:  # noqa: BLE001 - the engine runs on without a recorder
         print(f"kernelfit: recording not installed ({error!r})", file=sys.stderr, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +34,7 @@ PHASE_LOOKS = {
 WIDTH_IN = 5.4
 _RASTER_DPI = 150
 _PNG_DPI = 160
+_POINTS_PER_INCH = 72.0
 # Above this many marks a figure draws them as pixels, so that the page stays small.
 RASTER_FROM = 400
 # Below this a logarithmic axis is marked at 1, 2 and 5 instead of at 1 alone.
@@ -93,6 +94,8 @@ class Drawing:
         The same for the page: page colours, no outside reference.
     png : bytes
         Pixels on white.
+    hover : tuple of (float, float, str)
+        Places in the coordinates of the drawing, with what stands there in words.
     """
 
     id: str
@@ -101,6 +104,23 @@ class Drawing:
     svg: str
     inline: str
     png: bytes
+    hover: tuple[tuple[float, float, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spots:
+    """Places of a panel that a reader may ask about.
+
+    Attributes
+    ----------
+    axes : Axes
+        The panel.
+    at : tuple of (float, float, str)
+        Data coordinates and the words.
+    """
+
+    axes: Axes
+    at: tuple[tuple[float, float, str], ...]
 
 
 @contextmanager
@@ -138,7 +158,9 @@ def new(height_in: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
     return figure, [axes for row in grid for axes in row]
 
 
-def finish(figure: Figure, name: str, alt: str, caption: str) -> Drawing:
+def finish(
+    figure: Figure, name: str, alt: str, caption: str, spots: Sequence[Spots] = ()
+) -> Drawing:
     """Turn a figure into its files.
 
     Parameters
@@ -149,6 +171,8 @@ def finish(figure: Figure, name: str, alt: str, caption: str) -> Drawing:
         Its id.
     alt, caption : str
         What it shows and how to read it.
+    spots : sequence of Spots
+        What the page tells a reader who points at a place.
 
     Returns
     -------
@@ -166,7 +190,22 @@ def finish(figure: Figure, name: str, alt: str, caption: str) -> Drawing:
     lines: Any = FigureCanvasSVG(figure)
     lines.print_svg(svg, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = svg.getvalue().decode("utf8")
-    return Drawing(name, alt, caption, text, inline(text, name, alt), png.getvalue())
+    hover = _hover(figure, spots)
+    return Drawing(name, alt, caption, text, inline(text, name, alt), png.getvalue(), hover)
+
+
+def _hover(figure: Figure, spots: Sequence[Spots]) -> tuple[tuple[float, float, str], ...]:
+    """Return the places in points from the top left corner, as the SVG counts them."""
+    height = figure.get_figheight() * _POINTS_PER_INCH
+    scale = _POINTS_PER_INCH / figure.dpi
+    found = []
+    for each in spots:
+        # Axes whose ratio is fixed get their place when they are drawn.
+        each.axes.apply_aspect()
+        for x, y, words in each.at:
+            across, up = each.axes.transData.transform((x, y))
+            found.append((round(across * scale, 1), round(height - up * scale, 1), words))
+    return tuple(found)
 
 
 def inline(svg: str, name: str, alt: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,24 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from kernelfit.report import tables_checks, tables_fit, tables_use, units
+from kernelfit.report import (
+    tables_basis,
+    tables_checks,
+    tables_fit,
+    tables_host,
+    tables_plan,
+    tables_use,
+    units,
+)
 from kernelfit.report.figure import Drawing
 from kernelfit.report.tables import Cell, Table
 from kernelfit.report.words import VERDICTS, plural, split_words
 
 View = Mapping[str, Any]
+
+# A longer table than this opens on demand: it is looked up, not read.
+_MANY_ROWS = 40
+_BREAKDOWNS_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,8 @@ class Section:
         A list after the paragraphs.
     folded : tuple of Table
         Tables that open on demand; an empty one is left out.
+    more : tuple of Drawing
+        Figures that open on demand with the folded tables.
     """
 
     id: str
@@ -46,6 +61,7 @@ class Section:
     tables: tuple[Table, ...] = ()
     items: tuple[str, ...] = ()
     folded: tuple[Table, ...] = ()
+    more: tuple[Drawing, ...] = ()
 
 
 def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
@@ -68,14 +84,29 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
         return tuple(each for each in drawings if each.id.startswith(prefixes))
 
     error_tables = tuple(tables_checks.errors(view, split) for split in tables_checks.splits(view))
-    step_figures = pick("measured-", "signed-", "residuals")
-    bound_figures = pick("bounds")
+    error_figures = pick("errors")
+    step_figures = pick("measured-", "signed-", "residuals", "autocorrelation")
+    parts = pick("breakdown")
+    conclusions = tables_use.open_flips(view)
+    few = len(conclusions.rows) <= _MANY_ROWS
+    host = tables_host.host_words(view)
+    known = view["calibration"].get("front_end")
+    around: tuple[Table, ...] = (tables_host.front_end(view),) if known else ()
+    around += (tables_host.coarse(view),) if view["coarse"] else ()
+    host_section = Section(
+        "host",
+        "What the host takes",
+        items=host,
+        tables=around,
+        folded=(tables_host.event_gates(view),) if around else (),
+    )
     return (
         Section(
             "basis",
             "What it rests on",
             _basis(view),
-            tables=(tables_fit.runs(view), tables_fit.gate_totals(view)),
+            tables=(tables_basis.evidence(view), tables_basis.gate_totals(view)),
+            folded=(tables_basis.runs(view),),
         ),
         Section(
             "rates",
@@ -84,12 +115,14 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
             pick("coefficients"),
             (tables_fit.coefficients(view),),
         ),
+        *((host_section,) if host else ()),
         Section(
             "accuracy",
             "How far off it is",
             _error_words(view),
-            pick("errors"),
-            error_tables or (tables_checks.errors(view),),
+            error_figures,
+            error_tables[:1] or (tables_checks.errors(view),),
+            folded=error_tables[1:],
         ),
         Section(
             "steps",
@@ -101,26 +134,37 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
             "two-bounds",
             "Between the two bounds",
             _bound_words(view),
-            bound_figures,
-            (tables_checks.bounds(view), tables_fit.composition(view)),
+            pick("bounds"),
+            (tables_fit.composition(view), *_unless_many(tables_checks.bounds(view))),
+            folded=_if_many(tables_checks.bounds(view)),
         ),
         Section(
             "parts",
             "What takes the time",
-            figures=pick("breakdown"),
+            _part_words(view),
+            figures=parts[:_BREAKDOWNS_SHOWN],
             tables=(tables_use.breakdown(view),),
+            more=parts[_BREAKDOWNS_SHOWN:],
         ),
         Section(
             "intervals",
             "Whether the intervals hold",
-            tables=(tables_checks.coverage(view),),
+            figures=pick("coverage"),
+            tables=_unless_many(tables_checks.coverage(view)),
+            folded=_if_many(tables_checks.coverage(view)),
         ),
         Section(
             "measure",
-            "What to measure next",
+            "What hangs on what nobody measured",
             _flip_words(view),
-            tables=(tables_use.open_flips(view),),
-            folded=(tables_use.settled_flips(view),),
+            tables=(conclusions,) if few else (),
+            folded=(() if few else (conclusions,)) + (tables_use.settled_flips(view),),
+        ),
+        Section(
+            "plan",
+            "What to measure next",
+            tables_plan.words(view.get("plan")),
+            tables=tables_plan.tables(view.get("plan")),
         ),
         Section(
             "range",
@@ -136,13 +180,21 @@ def sections(view: View, drawings: Sequence[Drawing]) -> tuple[Section, ...]:
         Section(
             "again",
             "How to get it again",
-            tables=(tables_fit.kernels(view), tables_fit.ingest(view)),
+            tables=(tables_basis.kernels(view), tables_basis.ingest(view)),
         ),
     )
 
 
+def _unless_many(table: Table) -> tuple[Table, ...]:
+    return () if len(table.rows) > _MANY_ROWS else (table,)
+
+
+def _if_many(table: Table) -> tuple[Table, ...]:
+    return (table,) if len(table.rows) > _MANY_ROWS else ()
+
+
 def _basis(view: View) -> tuple[str, ...]:
-    words = []
+    words = [_kept_words(view)]
     noise = view["calibration"].get("noise") or {}
     if noise.get("median_spread") is None or not noise.get("groups", 1):
         words.append(
@@ -166,6 +218,45 @@ def _basis(view: View) -> tuple[str, ...]:
             "single steps."
         )
     return tuple(words)
+
+
+def _kept_words(view: View) -> str:
+    """Say how much was read, kept and dropped, and how much of the time is measured."""
+    runs = view["calibration"].get("runs") or ()
+    steps, kept = (sum(int(run[key]) for run in runs) for key in ("steps", "kept"))
+    entries = view["calibration"]["coefficients"]
+    priced = {
+        str(entry["name"]): float(entry["evidence"]["time_share"])
+        for entry in entries
+        if (entry.get("evidence") or {}).get("time_share") is not None
+    }
+    models = len({str(run["model"]) for run in runs})
+    words = (
+        f"{plural(len(runs), 'run')} of {plural(models, 'model')} "
+        f"gave {plural(steps, 'step')}; the gates dropped {units.count(steps - kept)} and kept "
+        f"{units.count(kept)}."
+    )
+    if priced:
+        measured = sum(
+            priced.get(str(entry["name"]), 0.0)
+            for entry in entries
+            if entry["method"] == "measured"
+        )
+        words += (
+            f" Coefficients that these runs measured price {units.percent(min(measured, 1.0))} % "
+            "of the measured time; the rest stands on literature, datasheets and assumptions."
+        )
+    return words
+
+
+def _part_words(view: View) -> tuple[str, ...]:
+    if not view["breakdown"]:
+        return ()
+    return (
+        "Decode batches of growing width at the median context of the logs, priced with the "
+        "fitted coefficients. A dotted vertical line stands where another resource begins to take "
+        "the most time: from there on it is the one to relieve.",
+    )
 
 
 def _coefficient_words(view: View) -> tuple[str, ...]:
@@ -262,6 +353,7 @@ def page(view: View, drawings: Sequence[Drawing]) -> str:
     environment.filters["tie"] = _tie
     environment.filters["breaks"] = _breaks
     environment.globals["figure_markup"] = lambda drawing: Markup(drawing.inline)
+    environment.globals["hover"] = _hover
     folder = resources.files("kernelfit.report").joinpath("templates")
     return environment.get_template("report.html.j2").render(
         view=view,
@@ -269,6 +361,14 @@ def page(view: View, drawings: Sequence[Drawing]) -> str:
         splits=[split_words(split) for split in tables_checks.splits(view)],
         css=Markup(folder.joinpath("report.css").read_text("utf8")),
         script=Markup(folder.joinpath("report.js").read_text("utf8")),
+    )
+
+
+def _hover(drawing: Drawing) -> Markup:
+    """Return what a figure says at its places, as data that no markup can leave."""
+    spots = [(x, y, re.sub(r"(?<=\d) us\b", " µs", words)) for x, y, words in drawing.hover]
+    return Markup(
+        json.dumps(spots, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
     )
 
 

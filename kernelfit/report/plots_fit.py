@@ -19,6 +19,7 @@ from kernelfit.report.figure import (
     SKY,
     YELLOW,
     Drawing,
+    Spots,
 )
 from kernelfit.report.tables_checks import baselines, by_key, splits
 from kernelfit.report.tables_use import bottlenecks
@@ -113,7 +114,20 @@ def coefficient_shares(view: View) -> Drawing | None:
         words = "; ".join(f"{row[0]['name']} {units.percent(row[1])} %" for row in rows)
         alt = f"Rates of {view['gpu']} as shares of the datasheet peak, with intervals: {words}."
         caption = "The line at 100 % is the datasheet peak, which no rate may beat."
-        return figure.finish(canvas, "coefficients", alt, caption)
+        at = tuple(
+            (100.0 * value, float(place), _rate_words(entry, value, low, high))
+            for place, (entry, value, low, high) in enumerate(rows)
+        )
+        return figure.finish(canvas, "coefficients", alt, caption, [Spots(axes, at)])
+
+
+def _rate_words(entry: Mapping[str, Any], value: float, low: float, high: float) -> str:
+    shown = units.show(entry)
+    return (
+        f"{entry['name']}: {shown.value} {shown.unit} [{shown.low}, {shown.high}], "
+        f"{units.percent(value)} % of the peak [{units.percent(low)}, {units.percent(high)}], "
+        f"{str(entry['verdict']).replace('_', ' ')}"
+    )
 
 
 def errors(view: View) -> list[Drawing]:
@@ -183,19 +197,32 @@ def _errors(view: View, split: str) -> Drawing | None:
             [handles[place] for place in order],
             [labels[place] for place in order],
             loc="lower left",
-            bbox_to_anchor=(0.0, 1.0),
+            bbox_to_anchor=(-0.16, 1.0),
             borderaxespad=0.1,
             borderpad=0.1,
             ncols=3,
             handletextpad=0.3,
-            columnspacing=1.1,
+            columnspacing=0.8,
+            fontsize=8.0,
         )
         words = "; ".join(
             f"{group} {units.percent(found['kernelfit']['median_ape'])} %" for group, found in rows
         )
         alt = f"Median absolute error of each predictor, {split_words(split)}. kernelfit: {words}."
         caption = "Every predictor is judged on the same steps. Further to the left is better."
-        return figure.finish(canvas, f"errors-{split.replace('_', '-')}", alt, caption)
+        at = tuple(
+            (
+                100.0 * float(entry["median_ape"]),
+                float(place),
+                f"{group}, {PREDICTORS.get(name, name)}: median "
+                f"{units.percent(entry['median_ape'])} %, n = {int(entry['n']):,d}",
+            )
+            for place, (group, found) in enumerate(rows)
+            for name, entry in found.items()
+            if entry.get("median_ape")
+        )
+        name = f"errors-{split.replace('_', '-')}"
+        return figure.finish(canvas, name, alt, caption, [Spots(axes, at)])
 
 
 def breakdowns(view: View) -> list[Drawing]:
@@ -252,6 +279,16 @@ def _breakdown(entry: Mapping[str, Any], order: int) -> Drawing:
         figure.plain_ticks(axes, "x")
         axes.set_xlim(x.min(), x.max())
         axes.set_ylim(bottom=0.0)
+        for name, start in bottlenecks(entry)[1:]:
+            # Where another resource begins to take the most time.
+            axes.axvline(start, color=INK, lw=0.8, ls=(0, (1, 3)))
+            axes.annotate(
+                f" {name} from {start}",
+                (start, 0.97),
+                xycoords=("data", "axes fraction"),
+                fontsize=8.0,
+                va="top",
+            )
         axes.set_xlabel("requests in the batch")
         axes.set_ylabel(f"time of the step [{scale.unit.replace('us', 'µs')}]")
         labels = axes.get_legend_handles_labels()[1]
@@ -280,7 +317,30 @@ def _breakdown(entry: Mapping[str, Any], order: int) -> Drawing:
             f"{context} tokens of context. The most time goes to {words}."
         )
         caption = f"Computed, not measured. The most time goes to {words}."
-        return figure.finish(canvas, f"breakdown-{order}", alt, caption)
+        at = tuple(
+            (
+                float(requests),
+                float(entry["fitted_s"][place]) * scale.factor,
+                _batch_words(entry, parts, place),
+            )
+            for place, requests in enumerate(x)
+        )
+        return figure.finish(canvas, f"breakdown-{order}", alt, caption, [Spots(axes, at)])
+
+
+def _batch_words(entry: Mapping[str, Any], parts: Mapping[str, Any], place: int) -> str:
+    """Say what a batch of one size takes, by resource."""
+    total = sum(float(values[place]) for values in parts.values())
+    shares = sorted(((float(values[place]), name) for name, values in parts.items()), reverse=True)
+    words = ", ".join(
+        f"{name} {units.seconds(time)} ({units.percent(time / total)} %)"
+        for time, name in shares
+        if time > 0
+    )
+    return (
+        f"{plural(int(entry['requests'][place]), 'request')}: fitted "
+        f"{units.seconds(entry['fitted_s'][place])}; {words}"
+    )
 
 
 def all_fit(view: View) -> list[Drawing]:

@@ -1,158 +1,34 @@
-"""Figures of single steps: measured against predicted, signed errors, drift, bounds."""
+"""Figures of single steps: signed errors, drift over time, correlation of neighbours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from kernelfit.report import figure
-from kernelfit.report.figure import GREY, INK, PHASE_LOOKS, Drawing
-from kernelfit.report.units import percent
-from kernelfit.report.words import plural
+from kernelfit.report.figure import GREY, INK, Drawing, Spots
+from kernelfit.report.plots_match import bounds, measured_against_predicted
+from kernelfit.report.steps import (
+    Floats,
+    Steps,
+    at_edge,
+    bins_of,
+    legend,
+    marks,
+    part_of,
+    phases_of,
+    running_median,
+    steps_of,
+)
+from kernelfit.report.tables_checks import rank
+from kernelfit.report.units import count, percent
+from kernelfit.report.words import SPLITS, plural, split_words
 
 View = Mapping[str, Any]
-Floats = NDArray[np.float64]
 
 _MAX_STRIPS = 12
-_MS = 1e3
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The held-out steps as columns, all of one length.
-
-    Attributes
-    ----------
-    phase, run : ndarray of str
-        Phase (``unknown`` where the log does not tell) and run of each step.
-    columns : dict
-        Numbers by name; NaN where unknown.
-    """
-
-    phase: NDArray[np.str_]
-    run: NDArray[np.str_]
-    columns: dict[str, Floats]
-
-    def __getitem__(self, name: str) -> Floats:
-        return self.columns[name]
-
-
-def steps_of(view: View) -> Steps:
-    """Return the steps that have a measured and a predicted time.
-
-    Parameters
-    ----------
-    view : mapping
-        What the report knows of one GPU type.
-
-    Returns
-    -------
-    Steps
-        In the order of the document.
-    """
-    points = view["points"]
-    texts = ("phase", "run", "model")
-    columns = {
-        name: np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-        for name, values in points.items()
-        if name not in texts
-    }
-    good = (columns["measured_s"] > 0) & (columns["predicted_s"] > 0)
-    phase = np.array([value or "unknown" for value in points["phase"]], dtype=np.str_)
-    run = np.array([str(value or "") for value in points["run"]], dtype=np.str_)
-    return Steps(phase[good], run[good], {name: values[good] for name, values in columns.items()})
-
-
-def _phases(steps: Steps) -> list[str]:
-    found = set(steps.phase.tolist())
-    return [name for name in PHASE_LOOKS if name in found] + sorted(found - set(PHASE_LOOKS))
-
-
-def _marks(axes: Axes, steps: Steps, x: Floats, y: Floats) -> None:
-    """Draw a mark a step, by colour and shape of its phase, in an order free of phase."""
-    total = len(x)
-    size = 22.0 if total <= 200 else 12.0 if total <= 2000 else 6.0
-    for phase in _phases(steps):
-        colour, marker = PHASE_LOOKS.get(phase, PHASE_LOOKS["unknown"])
-        mine = steps.phase == phase
-        edge = 1.0 if marker == "x" else 0.0
-        axes.scatter(
-            x[mine],
-            y[mine],
-            s=size,
-            c=colour,
-            marker=marker,
-            alpha=0.75 if total <= 400 else 0.45,
-            rasterized=total > figure.RASTER_FROM,
-            zorder=2,
-            linewidths=edge,
-        )
-        # The key is drawn apart: its marks stay sharp and opaque.
-        label = f"{phase} ({int(mine.sum()):,d})"
-        axes.scatter([], [], s=26, c=colour, marker=marker, label=label, linewidths=edge)
-
-
-def _legend(axes: Axes, entries: int) -> None:
-    axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        borderaxespad=0.1,
-        borderpad=0.1,
-        ncols=entries,
-        handletextpad=0.3,
-        columnspacing=1.1,
-    )
-    axes.set_title(axes.get_title(loc="left"), loc="left", pad=24.0)
-
-
-def measured_against_predicted(view: View) -> Drawing | None:
-    """Draw measured against predicted step times on equal logarithmic axes.
-
-    Parameters
-    ----------
-    view : mapping
-        What the report knows of one GPU type.
-
-    Returns
-    -------
-    Drawing or None
-        None without steps.
-    """
-    steps = steps_of(view)
-    x, y = steps["predicted_s"] * _MS, steps["measured_s"] * _MS
-    if not len(x):
-        return None
-    with figure.style():
-        canvas, (axes,) = figure.new(4.9)
-        _marks(axes, steps, x, y)
-        low, high = min(x.min(), y.min()) / 1.25, max(x.max(), y.max()) * 1.25
-        axes.plot([low, high], [low, high], color=INK, lw=1.1, label="equal", zorder=3)
-        axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
-        axes.set_xlabel("predicted step time [ms]")
-        axes.set_ylabel("measured step time [ms]")
-        axes.set_title(f"Measured against predicted, n = {len(x):,d}")
-        for which in "xy":
-            figure.plain_ticks(axes, which)
-        _legend(axes, len(_phases(steps)) + 1)
-        error = np.abs(x / y - 1.0)
-        alt = (
-            f"Scatter of measured against predicted step times of {plural(len(x), 'held-out step')}"
-            f" of {view['gpu']}, logarithmic axes in milliseconds. The median absolute error is "
-            f"{percent(float(np.median(error)))} %; nine in ten steps lie within "
-            f"{percent(float(np.quantile(error, 0.9)))} %."
-        )
-        caption = (
-            "One mark a held-out step. On the line the prediction is exact; above it the step "
-            "took longer than predicted."
-        )
-        return figure.finish(canvas, "measured-against-predicted", alt, caption)
-
-
 _ERROR_AXES = (
     ("requests", "batch", "requests in the step", "batch size"),
     ("context_tokens", "context", "context tokens in the step", "context"),
@@ -176,14 +52,9 @@ def signed_errors(view: View) -> list[Drawing]:
     steps = steps_of(view)
     drawings = []
     for column, name, label, words in _ERROR_AXES:
-        x = steps[column]
-        known = np.isfinite(x)
+        known = np.isfinite(steps[column])
         if known.any():
-            part = Steps(
-                steps.phase[known],
-                steps.run[known],
-                {key: values[known] for key, values in steps.columns.items()},
-            )
+            part = part_of(steps, known)
             drawings.append(_signed_error(view, part, part[column], name, label, words))
     return drawings
 
@@ -197,7 +68,7 @@ def _signed_error(
     outside = int((np.abs(error) > reach).sum())
     with figure.style():
         canvas, (axes,) = figure.new(3.5)
-        _marks(axes, steps, x, np.clip(error, -reach, reach))
+        marks(axes, steps, x, np.clip(error, -reach, reach))
         axes.axhline(0.0, color=INK, lw=1.0, zorder=3)
         centre, middle = running_median(x, error)
         axes.plot(centre, middle, color=INK, lw=1.8, zorder=4, label="median")
@@ -212,7 +83,7 @@ def _signed_error(
         axes.set_xlabel(label)
         axes.set_ylabel("predicted over measured, less 1 [%]")
         axes.set_title(f"Signed error against {words}, n = {len(x):,d}")
-        _legend(axes, len(_phases(steps)) + 1)
+        legend(axes, len(phases_of(steps)) + 1)
         low, high = float(np.min(middle)), float(np.max(middle))
         alt = (
             f"Signed error of {plural(len(x), 'held-out step')} of {view['gpu']} against {words}. "
@@ -220,37 +91,29 @@ def _signed_error(
         )
         caption = "The line is the running median."
         if outside:
-            caption += _at_edge(outside)
-        return figure.finish(canvas, f"signed-error-{name}", alt, caption)
+            caption += at_edge(outside)
+        spots = Spots(axes, _error_spots(x, error, reach, label))
+        return figure.finish(canvas, f"signed-error-{name}", alt, caption, [spots])
 
 
-def _at_edge(outside: int) -> str:
-    """Say how many marks were moved to the edge of the figure."""
-    verbs = ("lies", "is") if outside == 1 else ("lie", "are")
-    return f" {plural(outside, 'step')} {verbs[0]} outside and {verbs[1]} drawn at the edge."
-
-
-def running_median(x: Floats, y: Floats, most: int = 14) -> tuple[Floats, Floats]:
-    """Return medians of y over bins of x that hold about the same number of points.
-
-    Parameters
-    ----------
-    x, y : ndarray, shape (n,)
-        Points, n at least 1.
-    most : int
-        Bins at most.
-
-    Returns
-    -------
-    tuple of ndarray
-        Median x and median y of each bin.
-    """
-    bins = max(1, min(most, len(x) // 12))
-    edges = np.unique(np.quantile(x, np.linspace(0.0, 1.0, bins + 1)))
-    place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, max(len(edges) - 2, 0))
-    filled = np.unique(place)
-    centre = np.array([np.median(x[place == each]) for each in filled])
-    return centre, np.array([np.median(y[place == each]) for each in filled])
+def _error_spots(
+    x: Floats, error: Floats, reach: float, label: str
+) -> tuple[tuple[float, float, str], ...]:
+    """Say what each bin of the running median holds."""
+    place = bins_of(x)
+    found = []
+    for each in np.unique(place):
+        mine = place == each
+        ends = [count(float(x[mine].min())), count(float(x[mine].max()))]
+        span = ends[0] if ends[0] == ends[1] else " to ".join(ends)
+        middle = float(np.median(error[mine]))
+        quarter = np.quantile(error[mine], [0.1, 0.9])
+        words = (
+            f"{span} {label}: median error {middle:+.1f} %, eight in ten steps between "
+            f"{quarter[0]:+.1f} and {quarter[1]:+.1f} %, n = {int(mine.sum()):,d}"
+        )
+        found.append((float(np.median(x[mine])), float(np.clip(middle, -reach, reach)), words))
+    return tuple(found)
 
 
 def residuals(view: View) -> Drawing | None:
@@ -275,6 +138,7 @@ def residuals(view: View) -> Drawing | None:
     error = 100.0 * (steps["predicted_s"] / steps["measured_s"] - 1.0)
     reach = float(max(np.quantile(np.abs(error), 0.97) * 1.1, 5.0))
     drawn = int(np.isin(steps.run, shown).sum())
+    spots = []
     with figure.style():
         canvas, panels = figure.new(1.0 + 0.72 * len(shown), len(shown))
         for axes, name in zip(panels, shown, strict=True):
@@ -293,6 +157,15 @@ def residuals(view: View) -> Drawing | None:
             axes.axhline(0.0, color=INK, lw=0.7)
             axes.set_ylim(-reach * 1.06, reach * 1.06)
             axes.set_title(name, fontsize=8.5, fontweight="normal", pad=2.0)
+            at = tuple(
+                (
+                    float(x),
+                    float(np.clip(y, -reach, reach)),
+                    f"{name} near step {x:,.0f}: {y:+.1f} %",
+                )
+                for x, y in zip(centre, middle, strict=True)
+            )
+            spots.append(Spots(axes, at))
         panels[-1].set_xlabel("step of the run")
         canvas.supylabel("predicted over measured, less 1 [%]", fontsize=9.0, color=INK)
         canvas.suptitle(
@@ -312,11 +185,11 @@ def residuals(view: View) -> Drawing | None:
         )
         if len(names) > len(shown):
             caption += f" The first {len(shown)} of {len(names)} runs are drawn."
-        return figure.finish(canvas, "residuals", alt, caption)
+        return figure.finish(canvas, "residuals", alt, caption, spots)
 
 
-def bounds(view: View) -> Drawing | None:
-    """Draw the measurements between the two bounds.
+def autocorrelation(view: View) -> Drawing | None:
+    """Draw how errors of steps correlate with those of the steps after them.
 
     Parameters
     ----------
@@ -326,47 +199,106 @@ def bounds(view: View) -> Drawing | None:
     Returns
     -------
     Drawing or None
-        None without steps that have bounds.
+        A thin line a run and a thick one for all of them; None where it was not computed.
     """
-    steps = steps_of(view)
-    known = (steps["overlap_s"] > 0) & (steps["no_overlap_s"] > 0)
-    if not known.any():
+    rows = [row for row in view.get("correlation") or () if len(row["correlation"]) > 1]
+    if not rows:
         return None
-    part = Steps(
-        steps.phase[known],
-        steps.run[known],
-        {key: values[known] for key, values in steps.columns.items()},
-    )
-    x = part["overlap_s"] / part["no_overlap_s"]
-    y = part["measured_s"] / part["no_overlap_s"]
-    low, top = 0.96 * float(x.min()), float(np.clip(np.quantile(y, 0.99) * 1.1, 1.15, 3.0))
-    floor = float(max(min(low, np.quantile(y, 0.01)) * 0.95, 0.0))
+    whole = next((row for row in rows if row["run"] == "all"), rows[0])
+    block = (view["calibration"].get("autocorrelation") or {}).get("block_steps")
     with figure.style():
-        canvas, (axes,) = figure.new(4.3)
-        edge = np.array([low, 1.0])
-        axes.fill_between(edge, edge, 1.0, color=figure.SKY, alpha=0.28, lw=0, zorder=1)
-        axes.plot(edge, [1.0, 1.0], color=INK, lw=1.2, zorder=3)
-        axes.plot(edge, edge, color=INK, lw=1.2, ls=(0, (4, 2)), zorder=3)
-        _marks(axes, part, x, np.clip(y, floor, top))
-        axes.set(xlim=(low, 1.0 + 0.02 * (1.0 - low)), ylim=(floor, top))
-        axes.set_xlabel("Overlap over NoOverlap [1]")
-        axes.set_ylabel("measured over NoOverlap [1]")
-        axes.set_title(f"Measurements between the two bounds, n = {len(x):,d}")
-        _legend(axes, len(_phases(part)))
-        inside = float(((y >= x) & (y <= 1.0)).mean())
+        canvas, (axes,) = figure.new(3.3)
+        for row in rows:
+            if row is not whole:
+                lags = np.arange(1, len(row["correlation"]))
+                axes.plot(lags, row["correlation"][1:], color=GREY, lw=0.8, alpha=0.6, zorder=2)
+        lags = np.arange(1, len(whole["correlation"]))
+        values = np.asarray(whole["correlation"][1:], dtype=np.float64)
+        axes.plot(lags, values, color=figure.BLUE, lw=2.0, zorder=4, label="all runs")
+        if len(rows) > 1:
+            axes.plot([], [], color=GREY, lw=0.8, alpha=0.6, label="one run")
+        axes.axhline(0.0, color=INK, lw=0.8, zorder=3)
+        if block and block <= lags[-1]:
+            axes.axvline(block, color=INK, lw=1.0, ls=(0, (3, 2)), label="block of the resampling")
+        axes.set_xlim(1, lags[-1])
+        axes.set_xlabel("steps apart")
+        axes.set_ylabel("correlation of the errors [1]")
+        axes.set_title(f"How long errors stay alike, n = {int(whole['n']):,d}")
+        legend(axes, 3)
+        gone = np.flatnonzero(values < 0.1)
+        words = (
+            f"falls below 0.1 after {plural(int(lags[gone[0]]), 'step')}"
+            if gone.size
+            else f"stays above 0.1 over {plural(len(lags), 'step')}"
+        )
         alt = (
-            f"Measured step times of {view['gpu']} between the bounds Overlap and NoOverlap: "
-            f"{percent(inside)} % of {plural(len(x), 'step')} lie in the shaded wedge."
+            f"Autocorrelation of the held-out errors of {view['gpu']}: {values[0]:.2f} between "
+            f"neighbours; it {words}."
         )
         caption = (
-            "The shaded wedge lies between Overlap (dashed) and NoOverlap (solid). Further to the "
-            "left the bounds are further apart; marks above the solid line took longer than the "
-            "sum of all parts."
+            f"Neighbours correlate by {values[0]:.2f}; the correlation {words}. Rows are therefore "
+            "no independent evidence, and blocks longer than this are resampled."
         )
-        outside = int(((y < floor) | (y > top)).sum())
-        if outside:
-            caption += _at_edge(outside)
-        return figure.finish(canvas, "bounds", alt, caption)
+        at = tuple(
+            (float(lag), float(value), f"{plural(int(lag), 'step')} apart: {value:+.2f}")
+            for lag, value in zip(lags, values, strict=True)
+        )
+        return figure.finish(canvas, "autocorrelation", alt, caption, [Spots(axes, at)])
+
+
+def coverage(view: View) -> Drawing | None:
+    """Draw how often intervals held the measurement against how often they should.
+
+    Parameters
+    ----------
+    view : mapping
+        What the report knows of one GPU type.
+
+    Returns
+    -------
+    Drawing or None
+        A row a group, a mark a split, all phases together; None where nothing was checked.
+    """
+    rows = [row for row in view["coverage"] if row["phase"] == "all"]
+    if not rows:
+        return None
+    level = max(float(row["level"]) for row in rows)
+    rows = [row for row in rows if float(row["level"]) == level]
+    groups = sorted({str(row["group"]) for row in rows}, key=lambda name: (name != "all", name))
+    splits = sorted({str(row["split"]) for row in rows}, key=lambda name: rank(name, tuple(SPLITS)))
+    looks = ((figure.BLUE, "o"), (figure.ORANGE, "^"), (figure.GREEN, "D"), (figure.PURPLE, "s"))
+    at = []
+    steps = max(int(row["n"]) for row in rows if row["group"] == groups[0])
+    with figure.style():
+        canvas, (axes,) = figure.new(1.5 + 0.3 * len(groups))
+        for number, split in enumerate(splits):
+            colour, marker = looks[number % len(looks)]
+            found = {str(row["group"]): row for row in rows if row["split"] == split}
+            places, shares = [], []
+            for place, group in enumerate(groups):
+                if group in found:
+                    n, covered = int(found[group]["n"]), float(found[group]["covered"])
+                    share = covered / n if covered > 1.0 else covered
+                    places.append(place)
+                    shares.append(100.0 * share)
+                    words = f"{group}, {split_words(split)}: {percent(share)} % of {n:,d} steps"
+                    at.append((100.0 * share, float(place), words))
+            axes.plot(shares, places, marker, color=colour, ms=6.5, ls="", label=split_words(split))
+        axes.axvline(100.0 * level, color=INK, lw=1.1, ls=(0, (3, 2)), label="stated")
+        axes.set_yticks(range(len(groups)), groups)
+        axes.set_ylim(len(groups) - 0.5, -0.5)
+        axes.grid(visible=False, axis="y")
+        left, right = axes.get_xlim()
+        axes.set_xlim(max(0.0, min(left, 100.0 * level - 5.0)), min(100.5, max(right, 100.0)))
+        axes.set_xlabel("steps inside their prediction interval [%]")
+        axes.set_title(f"Whether {percent(level)} % intervals hold, n = {steps:,d}")
+        legend(axes, len(splits) + 1, at_most=2)
+        words = "; ".join(text for _, _, text in at[:12])
+        alt = f"Share of held-out steps inside their {percent(level)} % interval. {words}."
+        caption = (
+            "Left of the dashed line intervals are too narrow, right of it wider than they need be."
+        )
+        return figure.finish(canvas, "coverage", alt, caption, [Spots(axes, tuple(at))])
 
 
 def all_steps(view: View) -> Sequence[Drawing]:
@@ -382,5 +314,12 @@ def all_steps(view: View) -> Sequence[Drawing]:
     sequence of Drawing
         Those that the document has data for.
     """
-    found = [measured_against_predicted(view), *signed_errors(view), residuals(view), bounds(view)]
+    found = [
+        measured_against_predicted(view),
+        *signed_errors(view),
+        residuals(view),
+        autocorrelation(view),
+        bounds(view),
+        coverage(view),
+    ]
     return [drawing for drawing in found if drawing is not None]

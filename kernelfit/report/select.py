@@ -91,13 +91,31 @@ def one_gpu(result: Mapping[str, Any], gpu: str) -> dict[str, Any]:
             if flag.get("gpu", gpu) == gpu and str(flag["pool"]) not in other_pools
         ],
         "kernels": kernels,
+        "coarse": [
+            entry for entry in result.get("coarse") or () if entry.get("gpu") in (None, gpu)
+        ],
         "breakdown": _of(result, "breakdown", gpu),
+        "correlation": _of(result, "correlation", gpu),
+        "plan": _plan(result.get("plan"), gpu),
         "points": _points(_of(result, "points", gpu)),
     }
 
 
 def _of(result: Mapping[str, Any], key: str, gpu: str) -> list[Any]:
     return [entry for entry in result.get(key) or () if entry["gpu"] == gpu]
+
+
+def _plan(plan: Any, gpu: str) -> Any:
+    """Return the plan without what it says of other GPU types."""
+    if isinstance(plan, Mapping):
+        return {key: _plan(value, gpu) for key, value in plan.items()}
+    if isinstance(plan, (list, tuple)):
+        return [
+            value
+            for value in plan
+            if not isinstance(value, Mapping) or value.get("gpu", gpu) == gpu
+        ]
+    return plan
 
 
 def _points(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -138,11 +138,16 @@ def errors(view: View, split: str | None = None) -> Table:
     words = split_words(split) if split else "every split"
     return Table(
         f"errors-{split.replace('_', '-')}" if split else "errors",
-        f"Absolute percentage error of the step time, {words}",
+        f"Absolute percentage error of the step time, {words}{_floor(view)}",
         columns,
         tuple(rows),
         "Nothing was validated: no steps were held out.",
     )
+
+
+def _floor(view: View) -> str:
+    noise = (view["calibration"].get("noise") or {}).get("median_spread")
+    return "" if noise is None else f"; noise floor {units.percent(noise)} %"
 
 
 def _error_cells(

@@ -1,4 +1,4 @@
-"""Tables of the fit itself: coefficients, runs, gates, domain, composition, files."""
+"""Tables of the fit itself: coefficients, domain, composition."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _coefficient(entry: Mapping[str, Any]) -> tuple[Cell, ...]:
         ),
         Cell(str(entry["verdict"]), str(entry["verdict"]), kind=f"verdict-{entry['verdict']}"),
         Cell(str(entry["method"]), str(entry["method"]), "; ".join(notes)),
-        Cell(alias or units.MISSING, alias),
+        Cell(alias or units.MISSING, alias, kind="code" if alias else ""),
         _prior(entry, shown),
     )
 
@@ -97,165 +97,6 @@ def _prior(entry: Mapping[str, Any], shown: units.Shown) -> Cell:
         scale = units.scale_for(str(entry["unit"]), value)
     text = f"{units.number(value * scale.factor)} {scale.unit}"
     return Cell(text, value, str(prior.get("source") or ""))
-
-
-def runs(view: View) -> Table:
-    """Return the table of the runs behind the fit.
-
-    Parameters
-    ----------
-    view : mapping
-        What the report knows of one GPU type.
-
-    Returns
-    -------
-    Table
-        One row a run.
-    """
-    columns = (
-        Column("Run"),
-        Column("Model"),
-        Column("Pool"),
-        Column("Steps", numeric=True),
-        Column("Kept", numeric=True),
-        Column("Dropped [%]", numeric=True),
-    )
-    rows = []
-    for run in view["calibration"].get("runs") or ():
-        steps, kept = int(run["steps"]), int(run["kept"])
-        dropped = (steps - kept) / steps if steps else None
-        rows.append(
-            (
-                Cell(str(run["run"]), str(run["run"]), kind="code"),
-                Cell(str(run["model"]), str(run["model"])),
-                Cell(_pool(run.get("pool")), _pool(run.get("pool"))),
-                Cell(units.count(steps), steps),
-                Cell(units.count(kept), kept),
-                Cell(units.percent(dropped), dropped),
-            )
-        )
-    return Table(
-        "runs",
-        "Runs behind the fit, steps read and steps kept",
-        columns,
-        tuple(rows),
-        "The calibration names no runs.",
-    )
-
-
-def _pool(pool: Any) -> str:
-    if isinstance(pool, Mapping):
-        return ", ".join(f"{key} {pool[key]}" for key in sorted(pool))
-    return units.MISSING if pool is None else str(pool)
-
-
-def gates(view: View) -> Table:
-    """Return the table of what the gates dropped.
-
-    Parameters
-    ----------
-    view : mapping
-        What the report knows of one GPU type.
-
-    Returns
-    -------
-    Table
-        One row a gate and run.
-    """
-    columns = (
-        Column("Gate", short="gate"),
-        Column("Run", short="run"),
-        Column("Steps", numeric=True, short="steps"),
-        Column("Rule", short="rule"),
-    )
-    rows = tuple(
-        (
-            Cell(str(gate["id"]), str(gate["id"]), kind="code"),
-            Cell(str(gate["run"]), str(gate["run"]), kind="code"),
-            Cell(units.count(gate["rows"]), gate["rows"]),
-            Cell(str(gate.get("rule") or "")),
-        )
-        for gate in view["gates"]
-    )
-    return Table(
-        "gates",
-        "Steps dropped or repaired before fitting, by gate",
-        columns,
-        rows,
-        "No gate dropped a step.",
-    )
-
-
-def gate_totals(view: View) -> Table:
-    """Return what each gate dropped over all runs.
-
-    Parameters
-    ----------
-    view : mapping
-        What the report knows of one GPU type.
-
-    Returns
-    -------
-    Table
-        One row a gate, the runs it touched in a note.
-    """
-    columns = (
-        Column("Gate"),
-        Column("Steps", numeric=True),
-        Column("Runs", numeric=True),
-        Column("Rule"),
-    )
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for gate in view["gates"]:
-        found.setdefault(str(gate["id"]), []).append(gate)
-    rows = []
-    for name, gates_of in found.items():
-        steps = sum(int(gate["rows"]) for gate in gates_of)
-        touched = [gate for gate in gates_of if gate["rows"]]
-        where = ", ".join(f"{gate['run']} {units.count(gate['rows'])}" for gate in touched)
-        rows.append(
-            (
-                Cell(name, name, kind="code"),
-                Cell(units.count(steps), steps),
-                Cell(units.count(len(touched)), len(touched)),
-                Cell(str(gates_of[0].get("rule") or ""), note=where),
-            )
-        )
-    return Table(
-        "gates",
-        "Steps dropped or repaired before fitting, by gate",
-        columns,
-        tuple(rows),
-        "No gate dropped a step.",
-    )
-
-
-def ingest(view: View) -> Table:
-    """Return the table of what was read.
-
-    Parameters
-    ----------
-    view : mapping
-        What the report knows of one GPU type.
-
-    Returns
-    -------
-    Table
-        One row a file; the counts of a row add up to its lines.
-    """
-    heads = ("Lines", "Steps", "Recognised", "Rejected")
-    columns = (Column("File"), *(Column(head, numeric=True) for head in heads))
-    rows = tuple(
-        (
-            Cell(str(entry["file"]), str(entry["file"]), kind="code"),
-            *(
-                Cell(units.count(entry.get(head.lower())), entry.get(head.lower()))
-                for head in heads
-            ),
-        )
-        for entry in view["ingest"]
-    )
-    return Table("ingest", "Files read, by line", columns, rows, "No file was read for this fit.")
 
 
 def domain(view: View) -> Table:
@@ -331,29 +172,3 @@ def composition(view: View) -> Table:
         rows,
         "No other rule of composition was scored.",
     )
-
-
-def kernels(view: View) -> Table:
-    """Return the table of the frozen kernels.
-
-    Parameters
-    ----------
-    view : mapping
-        What the report knows of one GPU type.
-
-    Returns
-    -------
-    Table
-        One row a file.
-    """
-    columns = (Column("File"), Column("Model"), Column("Pool"), Column("Digest"))
-    rows = tuple(
-        (
-            Cell(str(entry["file"]), str(entry["file"]), kind="code"),
-            Cell(str(entry["model"]), str(entry["model"])),
-            Cell(_pool(entry["pool"]), _pool(entry["pool"])),
-            Cell(str(entry["digest"]), str(entry["digest"]), kind="code"),
-        )
-        for entry in view["kernels"]
-    )
-    return Table("kernels", "Frozen kernels", columns, rows, "No kernel was frozen from this fit.")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernelfit.report import tables_checks, tables_fit, tables_use
+from kernelfit.report import tables_basis, tables_checks, tables_fit, tables_host, tables_use
 from kernelfit.report.select import one_gpu
 from kernelfit.report.tables import Table, plain
 from kernelfit.report.units import seconds
@@ -31,6 +31,51 @@ def coefficient_table(result: Result) -> str:
         One table a GPU type.
     """
     return _each(result, tables_fit.coefficients, "No GPU type was calibrated.")
+
+
+def host_words(result: Result) -> str:
+    """Say what is known of host work, and what it rests on.
+
+    Parameters
+    ----------
+    result : mapping
+        The result document of a fit.
+
+    Returns
+    -------
+    str
+        Sentences and one table a GPU type; empty where the calibrations say nothing.
+    """
+
+    def draw(view: Mapping[str, Any]) -> str:
+        lines = [f"host: {text}\n" for text in tables_host.host_words(view)]
+        if view["calibration"].get("front_end"):
+            lines.append(plain(tables_host.front_end(view)))
+        return "".join(lines)
+
+    said = any(entry.get("inside_step") for entry in result.get("calibrations") or ())
+    return _sections(result, draw, "") if said else ""
+
+
+def coarse_table(result: Result) -> str:
+    """Draw what request-level sources say of the host.
+
+    Parameters
+    ----------
+    result : mapping
+        The result document of a fit.
+
+    Returns
+    -------
+    str
+        One table for the whole result, then what stays unknown; empty without such sources.
+    """
+    sources = list(result.get("coarse") or ())
+    if not sources:
+        return ""
+    lines = [plain(tables_host.coarse({"coarse": sources}))]
+    told = dict.fromkeys(text for source in sources for text in source["unknown"])
+    return "".join([*lines, *(f"unknown: {text}\n" for text in told)])
 
 
 def error_table(result: Result) -> str:
@@ -62,7 +107,7 @@ def gate_table(result: Result) -> str:
     str
         One table for the whole result.
     """
-    return plain(tables_fit.gates({"gates": list(result.get("gates") or ())}))
+    return plain(tables_basis.gates({"gates": list(result.get("gates") or ())}))
 
 
 def flip_table(result: Result) -> str:
@@ -102,21 +147,50 @@ def scatter(result: Result) -> str:
         Log-log scatter; the letter of the phase that most steps of a cell have, a
         capital from ten steps up, dots where both are equal.
     """
+    return _sections(result, view_scatter, "No GPU type was calibrated.")
 
-    def draw(view: Mapping[str, Any]) -> str:
-        points = view["points"]
-        kept = [
-            (float(predicted), float(measured), _LETTERS.get(str(phase), "x"))
-            for predicted, measured, phase in zip(
-                points["predicted_s"], points["measured_s"], points["phase"], strict=True
-            )
-            if predicted and measured and predicted > 0 and measured > 0
-        ]
-        if not kept:
-            return "There are no held-out steps to draw.\n"
-        return _scatter(kept)
 
-    return _sections(result, draw, "No GPU type was calibrated.")
+def view_scatter(view: Mapping[str, Any]) -> str:
+    """Draw measured against predicted step times of one GPU type, as text.
+
+    Parameters
+    ----------
+    view : mapping
+        What a report knows of one GPU type.
+
+    Returns
+    -------
+    str
+        As :func:`scatter` draws it.
+    """
+    points = view["points"]
+    kept = [
+        (float(predicted), float(measured), _LETTERS.get(str(phase), "x"))
+        for predicted, measured, phase in zip(
+            points["predicted_s"], points["measured_s"], points["phase"], strict=True
+        )
+        if predicted and measured and predicted > 0 and measured > 0
+    ]
+    if not kept:
+        return "There are no held-out steps to draw.\n"
+    return _scatter(kept)
+
+
+def views(result: Result) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Return what a result knows of each GPU type.
+
+    Parameters
+    ----------
+    result : mapping
+        The result document of a fit.
+
+    Returns
+    -------
+    tuple of (str, dict)
+        The GPU type, empty where there is only one, and its view.
+    """
+    names = [str(entry["gpu"]) for entry in result.get("calibrations") or ()]
+    return tuple((name if len(names) > 1 else "", one_gpu(result, name)) for name in names)
 
 
 def _each(result: Result, build: Callable[[Mapping[str, Any]], Table], none: str) -> str:

@@ -64,7 +64,7 @@ def scale_for(unit: str, magnitude: float) -> Scale:
 def decimals(value: float, half_width: float) -> int:
     """Return how many decimals a value deserves; negative means tens, hundreds.
 
-    Two significant digits of the interval's half width, but never fewer than three nor
+    Two significant digits of the interval's half width, but never fewer than two nor
     more than six of the value itself; four of the value where there is no interval.
 
     Parameters
@@ -81,7 +81,7 @@ def decimals(value: float, half_width: float) -> int:
     if half_width > 0 and math.isfinite(half_width):
         places = 1 - math.floor(math.log10(half_width))
         if exponent is not None:
-            places = min(max(places, 2 - exponent), 5 - exponent)
+            places = min(max(places, 1 - exponent), 5 - exponent)
         return places
     return 0 if exponent is None else 3 - exponent
 
@@ -234,21 +234,111 @@ def show(coefficient: Mapping[str, Any]) -> Shown:
     edges = tuple(float(edge) for edge in interval) if interval else (value, value)
     factor, unit = 1.0, str(coefficient["unit"])
     peak = coefficient.get("peak")
-    if unit == "1" and peak is not None and float(peak) > _LEAST_RATE:
+    if share_peak(coefficient):
         unit = _peak_unit(coefficient)
-        factor = float(peak)
+        factor = float(peak or 0)
         scale = scale_for(unit, factor)
     else:
         scale = scale_for(unit, value or edges[1])
     factor *= scale.factor
-    if edges[0] > 0 and edges[1] > _DECADE * edges[0]:
-        # Ends so far apart have no common last digit.
-        texts = [fixed(each * factor, _places(each * factor, 3)) for each in (value, *edges)]
-    else:
-        places = decimals(value * factor, 0.5 * (edges[1] - edges[0]) * factor)
-        texts = [fixed(each * factor, places) for each in (value, *edges)]
+    texts = interval_texts(value * factor, edges[0] * factor, edges[1] * factor)
+    if share_peak(coefficient):
+        # Rounding must not lift the end of an interval above the peak that bounds it.
+        texts = (*texts[:2], _below(edges[1] * factor, texts[2], float(peak or 0) * scale.factor))
     low, high = texts[1:] if interval else (MISSING, MISSING)
     return Shown(texts[0], scale.unit, low, high, factor)
+
+
+def interval_texts(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """Write a value and its interval to the digits that the interval supports.
+
+    Parameters
+    ----------
+    value, low, high : float
+        In the display unit; ``low <= high``.
+
+    Returns
+    -------
+    tuple of str
+        The three texts: with one last digit for all, or with two digits each where the
+        ends are more than ten times apart.
+    """
+    if low > 0 and high > _DECADE * low:
+        # Ends so far apart have no common last digit.
+        return (_two_digits(value), _two_digits(low), _two_digits(high))
+    places = decimals(value, 0.5 * (high - low))
+    return (fixed(value, places), fixed(low, places), fixed(high, places))
+
+
+def time_texts(value_s: float, low_s: float, high_s: float) -> tuple[str, str, str, str]:
+    """Write a time and its interval in one display unit, to the digits of the interval.
+
+    Parameters
+    ----------
+    value_s, low_s, high_s : float
+        The time and the ends of its interval [s].
+
+    Returns
+    -------
+    tuple of str
+        Value, low, high and the unit.
+    """
+    scale = scale_for("s", value_s or high_s)
+    texts = interval_texts(value_s * scale.factor, low_s * scale.factor, high_s * scale.factor)
+    return (*texts, scale.unit)
+
+
+def within(value: float, half_width: float, unit: str = "s") -> str:
+    """Write a quantity that is known no better than a half width says.
+
+    Parameters
+    ----------
+    value, half_width : float
+        The quantity and the half width of its interval, in the SI unit.
+    unit : str
+        SI unit.
+
+    Returns
+    -------
+    str
+        Such as ``12.3 ms``: the last digit is the second of the half width.
+    """
+    scale = scale_for(unit, value or half_width)
+    places = decimals(value * scale.factor, half_width * scale.factor)
+    return f"{fixed(value * scale.factor, places)} {scale.unit}"
+
+
+def _two_digits(value: float) -> str:
+    exponent = math.floor(math.log10(abs(value))) if value else 0
+    return fixed(value, 1 - exponent)
+
+
+def share_peak(coefficient: Mapping[str, Any]) -> bool:
+    """Return whether a coefficient is a share of a datasheet peak.
+
+    Parameters
+    ----------
+    coefficient : mapping
+        ``unit``, optional ``peak``.
+
+    Returns
+    -------
+    bool
+        True where it is displayed as the rate it stands for.
+    """
+    peak = coefficient.get("peak")
+    return str(coefficient["unit"]) == "1" and peak is not None and float(peak) > _LEAST_RATE
+
+
+def _below(value: float, text: str, peak: float) -> str:
+    """Write an end of an interval with as many digits as keep it at or below the peak."""
+    if value > peak:
+        return text
+    places = 1 - math.floor(math.log10(abs(value))) if value else 0
+    while float(text.replace(",", "")) > peak and places < 12:
+        places += 1
+        text = fixed(value, places)
+    return text
 
 
 def peak_text(coefficient: Mapping[str, Any]) -> str:

@@ -36,6 +36,15 @@ VERDICTS = {
     "at_bound": "it stands at the edge of what is allowed",
 }
 
+METHODS_MEAN = {
+    "measured": "the runs pin it",
+    "literature": "a published figure",
+    "vendor_spec": "the datasheet",
+    "copied": "taken from a like GPU type",
+    "assumed": "nobody measured it",
+    "not_charged": "left out of the price",
+}
+
 RESOURCES = ("sm", "hbm", "nvlink", "nic", "pcie", "copy_engine", "host")
 
 PHASES = ("decode", "mixed", "prefill")

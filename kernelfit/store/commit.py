@@ -39,7 +39,7 @@ def staging(out: Path) -> Iterator[Path]:
         When the store cannot be written.
     """
     out.mkdir(parents=True, exist_ok=True)
-    _sweep(out)
+    sweep(out)
     folder = out / f"{STAGING_PREFIX}{secrets.token_hex(6)}"
     folder.mkdir()
     try:
@@ -52,8 +52,14 @@ def staging(out: Path) -> Iterator[Path]:
             out.rmdir()
 
 
-def _sweep(out: Path) -> None:
-    """Remove what killed ingestions left; a living one holds the lock of its folder."""
+def sweep(out: Path) -> None:
+    """Remove what killed ingestions left; a living one holds the lock of its folder.
+
+    Parameters
+    ----------
+    out : pathlib.Path
+        The store.
+    """
     for folder in out.glob(f"{STAGING_PREFIX}*"):
         with contextlib.suppress(OSError), _locked(folder, wait=False):
             shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import re
 import shutil
@@ -16,7 +17,7 @@ from kernelfit.logs.columns import Reject
 from kernelfit.logs.discover import discover, safe_id
 from kernelfit.logs.registry import readers
 from kernelfit.logs.source import RunSource
-from kernelfit.store.commit import committing, put_in_place, staging
+from kernelfit.store.commit import committing, put_in_place, staging, sweep
 from kernelfit.store.parallel import spread, usual_jobs
 from kernelfit.store.scan import RunRecord, load_store
 from kernelfit.store.stage import Staged, Task, digest_of, reject_place, stage
@@ -176,6 +177,8 @@ def ingest_paths(
     )
     with ExitStack() as stack:
         new = [item for item in work if item.is_new]
+        if not dry_run:
+            sweep(out)
         if new and not dry_run:
             folder = stack.enter_context(staging(out)).resolve()
             for number, item in enumerate(new):
@@ -187,6 +190,9 @@ def ingest_paths(
             if item.is_new:
                 item.staged = next(results)
                 problems += item.staged.problems
+            elif item.same_as is not None and item.same_as.staged.problems:
+                # Its own place belongs into the complaint.
+                problems += stage(item.task).problems
             problems += _over_limit(item, out, max_rejected)
         if problems:
             raise InputError(problems)
@@ -223,7 +229,7 @@ def _found(
     """Return the runs of every path, each once, and the problems met."""
     found: dict[Path, RunSource] = {}
     problems: list[Problem] = []
-    for path in paths:
+    for path in _expanded(paths):
         try:
             for source in discover(path, flags):
                 found.setdefault(source.path.resolve(), source)
@@ -232,6 +238,15 @@ def _found(
     if not paths:
         problems.append(Problem("command line", None, None, "no log is named"))
     return list(found.values()), problems
+
+
+def _expanded(paths: Sequence[Path]) -> list[Path]:
+    """Replace patterns, which a shell that was told to leave them alone passes on."""
+    found: list[Path] = []
+    for path in paths:
+        names = [] if path.exists() else sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
+        found += [Path(name) for name in names] or [path]
+    return found
 
 
 def _planned(tasks: Sequence[Task], records: Sequence[RunRecord]) -> list[_Work]:
@@ -275,7 +290,11 @@ def _name(work: Sequence[_Work], records: Sequence[RunRecord]) -> None:
     for item in work:
         source = item.task.source
         base = source.run_id
-        if wanted.count(base) > 1:
+        earlier = [r.run_id for r in item.stale if int(r.row.get("life") or 1) == 1]
+        if earlier:
+            # A log that changed keeps its name.
+            base = min(earlier)
+        elif wanted.count(base) > 1:
             base = safe_id(f"{source.path.resolve().parent.name}-{base}")
         if _is_taken(base, taken):
             # Another log has the name: the digest tells them apart.

@@ -91,7 +91,7 @@ def _client(scheduler: str) -> contextlib.AbstractContextManager[Any]:
             scheduler, "needs Dask", "install it: pip install 'kernelfit[dask]'"
         ) from None
     try:
-        client: contextlib.AbstractContextManager[Any] = Client(  # type: ignore[no-untyped-call]
+        client: contextlib.AbstractContextManager[Any] = Client(
             scheduler, timeout=10, set_as_default=True
         )
     except (OSError, ValueError, TimeoutError) as error:

@@ -66,6 +66,11 @@ class RunRecord:
         return None if value is None else str(value)
 
     @property
+    def steps_kept_for_checking(self) -> bool:
+        """Whether a fit leaves the run's steps alone."""
+        return self.row.get("fit") == "host"
+
+    @property
     def model(self) -> Model | None:
         """The model; None when the run does not say."""
         text = self.row["model_json"]
@@ -91,7 +96,7 @@ class RunRecord:
             One; several for a run that was followed, in order; none where the run was
             written before there was such a table.
         """
-        parts = int(self.row.get("parts") or 1)
+        parts = 1 if name == "runs" else int(self.row.get("parts") or 1)
         paths = tuple(self.folder / table_file(name, part) for part in range(parts))
         if name in ADDED_TABLES:
             return tuple(path for path in paths if path.is_file())

@@ -59,6 +59,9 @@ RUNS = _schema(
     ("recorder_cost_share", _REAL, True),
     ("fit_refused_reason", _TEXT, True),
     ("startup_json", _TEXT, True),
+    ("host_cpu", _TEXT, True),
+    ("tokenizer", _TEXT, True),
+    ("fit", _TEXT, True),
     ("source_key", _TEXT, True),
     ("life", _SMALL, True),
     ("lives", _SMALL, True),
@@ -66,7 +69,8 @@ RUNS = _schema(
 )
 """One row per run. ``source_digest`` covers the log and the documents that describe it;
 ``lines_read`` is the sum of the three counts after it; ``startup_json`` holds what the
-engine printed of its start that the pool has no word for. ``source_key`` tells sources of
+engine printed of its start that the pool has no word for. ``fit`` says what a fit uses of the
+run: ``host`` where its steps are kept for checking. ``source_key`` tells sources of
 one name apart (a digest of the place, which cannot be read back); a log of an engine that was
 started anew holds several ``lives``, each a run; ``parts`` counts the files of each table."""
 
@@ -83,7 +87,7 @@ STEPS = _schema(
     ("wait_s", _REAL, True),
     ("update_s", _REAL, True),
     ("probe_s", _REAL, True),
-    ("requests", _SMALL, False),
+    ("requests", _SMALL, True),
     ("scheduled_tokens", _INT, False),
     ("context_tokens", _INT, True),
     ("decode_requests", _SMALL, True),

@@ -256,6 +256,9 @@ def run_row(
         "recorder_cost_share": run.recorder_cost_share,
         "fit_refused_reason": reason,
         "startup_json": compact(dict(run.startup)) if run.startup else None,
+        "host_cpu": run.host_cpu,
+        "tokenizer": run.tokenizer,
+        "fit": said.facts.fit,
     }
 
 
@@ -278,7 +281,8 @@ def life_name(base: str, life: int) -> str:
 
 
 def _holds_something(run: ParsedRun) -> bool:
-    return bool(run.counts.steps or run.served.request.size or run.observed.value.size)
+    whole = run.served.request.size or run.observed.value.size or len(run.intervals)
+    return bool(run.counts.steps or whole)
 
 
 def _nothing_in(source: RunSource, rejects: Sequence[Reject], count: int) -> Problem:

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kernelfit.logs.columns import PHASES, ParsedRun, Requests, Steps, mark_names
+from kernelfit.logs.columns import PHASES, ParsedRun, Requests, Steps
 from kernelfit.logs.hostwork import EVENT_KINDS, OBSERVERS
+from kernelfit.logs.marks import mark_names
 from kernelfit.store.schema import EVENTS, INTERVALS, OBSERVED, REQUESTS, SERVED, STEPS
 
 

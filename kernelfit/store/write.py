@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -72,9 +73,8 @@ def read_rejects(out: Path, run_id: str, most: int | None = None) -> tuple[Rejec
     tuple of Reject
         In the order of the file; none when it was removed.
     """
-    path = out / run_id / f"{run_id}{REJECTS_SUFFIX}"
     found: list[Reject] = []
-    if path.is_file():
+    for path in sorted((out / run_id).glob(f"*{REJECTS_SUFFIX}")):
         with path.open(encoding="utf-8") as stream:
             for line in stream:
                 if len(found) == most:
@@ -99,6 +99,24 @@ def table_file(name: str, part: int = 0) -> str:
         For example ``steps.parquet`` or ``steps.0001.parquet``.
     """
     return f"{name}.parquet" if part == 0 else f"{name}.{part:04d}.parquet"
+
+
+def rejects_file(run_id: str, part: int = 0) -> str:
+    """Return the name of a run's rejects file.
+
+    Parameters
+    ----------
+    run_id : str
+        The run.
+    part : int
+        Which part, from 0.
+
+    Returns
+    -------
+    str
+        For example ``a.rejects.jsonl``.
+    """
+    return f"{run_id}{REJECTS_SUFFIX}" if part == 0 else f"{run_id}.{part:04d}{REJECTS_SUFFIX}"
 
 
 class _Table:
@@ -177,7 +195,8 @@ class RunWriter:
         self._part = part
         self._steps = self._table("steps", ROW_GROUP_ROWS)
         self._requests = self._table("requests", REQUEST_GROUP_ROWS)
-        self._rejects: IO[str] = (folder / f"{run_id}{REJECTS_SUFFIX}").open("a", encoding="utf-8")
+        self._rejects_path = folder / rejects_file(run_id, part)
+        self._rejects: IO[str] = self._rejects_path.open("w", encoding="utf-8")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kernelfit-write")
         self._queue: deque[Future[None]] = deque()
 
@@ -251,8 +270,8 @@ class RunWriter:
         while self._queue:
             self._queue.popleft().result()
         self._rejects.close()
-        if self.rejected <= SORTED_REJECTS and self._part == 0:
-            _sort_rejects(self.folder / f"{self.run_id}{REJECTS_SUFFIX}")
+        if self.rejected <= SORTED_REJECTS:
+            _sort_rejects(self._rejects_path)
 
     def _close(self, summary: ParsedRun) -> None:
         self._steps.close()
@@ -298,3 +317,39 @@ def write_row(path: Path, row: Mapping[str, object]) -> None:
     """
     table = pa.Table.from_pylist([dict(row)], schema=RUNS)
     pq.write_table(table, path, compression="zstd")
+
+
+def merge_parts(
+    folder: Path, run_id: str, files: Mapping[str, Sequence[Path]], rejects_from: Path
+) -> None:
+    """Write the parts of a run's tables as one file each, a row group at a time.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Where they are written.
+    run_id : str
+        The run.
+    files : mapping of str to sequence of pathlib.Path
+        The parts of each table, in order.
+    rejects_from : pathlib.Path
+        Folder with the parts of the rejects.
+
+    Raises
+    ------
+    OSError
+        When a file cannot be read or written.
+    """
+    for name, paths in files.items():
+        rows = REQUEST_GROUP_ROWS if name == "requests" else ROW_GROUP_ROWS
+        target = _Table(folder / table_file(name), SCHEMAS[name], rows)
+        for path in paths:
+            with pq.ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    table = file.read_row_group(group).cast(SCHEMAS[name])
+                    target.add(table.cast(packed(SCHEMAS[name])))
+        target.close()
+    with (folder / rejects_file(run_id)).open("wb") as stream:
+        for path in sorted(rejects_from.glob(f"*{REJECTS_SUFFIX}")):
+            with path.open("rb") as part:
+                shutil.copyfileobj(part, stream)

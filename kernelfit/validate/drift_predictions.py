@@ -11,8 +11,9 @@ from kernelfit.fit.calibration import Calibration
 from kernelfit.fit.steps import Floats, pool_label
 from kernelfit.kernel.batch import Batch, RequestShape
 from kernelfit.kernel.errors import InvalidArgument, KernelError
-from kernelfit.kernel.fitted import PHASES, FittedKernel
+from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.limits import check_batch
+from kernelfit.kernel.phase import PHASES
 from kernelfit.kernel.plan import Plan
 from kernelfit.validate.drift import (
     FEWEST_DRAWS,

@@ -10,8 +10,8 @@ import numpy as np
 from kernelfit.fit.calibration import Calibration
 from kernelfit.fit.splits import TIME_BLOCK_STEPS, TIME_FOLDS
 from kernelfit.fit.steps import Floats, RunSteps, phase_mask
-from kernelfit.kernel.fitted import PHASES as KERNEL_PHASES
 from kernelfit.kernel.fitted import FittedKernel
+from kernelfit.kernel.phase import PHASES as KERNEL_PHASES
 from kernelfit.validate.metrics import PHASES
 from kernelfit.validate.spans import span_bounds_s
 

@@ -13,6 +13,7 @@ from kernelfit.fit.point import start_at
 from kernelfit.fit.splits import ACROSS_GPUS, SPLITS
 from kernelfit.fit.steps import Floats, RunSteps
 from kernelfit.fit.transfer import predict_from_others
+from kernelfit.fit.uncertainty import autocorrelation
 from kernelfit.kernel.frozen import to_data
 from kernelfit.kernel.tables import alike_windows
 from kernelfit.validate.baselines import baseline_predictions
@@ -21,6 +22,7 @@ from kernelfit.validate.metrics import ErrorRow, error_rows
 
 BREAKDOWN_REQUESTS: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST_POINTS = 4000
+CORRELATION_LAGS = 120
 
 Progress = Callable[[str, int, int], None]
 
@@ -49,13 +51,14 @@ def validate(
     Returns
     -------
     dict
-        ``validation``, ``coverage``, ``bounds``, ``points`` and ``breakdown``, lists of
-        JSON-shaped rows in SI units.
+        ``validation``, ``coverage``, ``bounds``, ``points``, ``correlation`` and
+        ``breakdown``, lists of JSON-shaped rows in SI units.
     """
     gpu = calibration.chip.name
     rows: list[dict[str, Any]] = []
     coverage: list[dict[str, Any]] = []
     points: list[dict[str, Any]] = []
+    correlation: list[dict[str, Any]] = []
     start = start_at(calibration)
     for number, split in enumerate(SPLITS):
         predicted = held_out(runs, split, calibration.rule, start=start, given=calibration.priors)
@@ -71,6 +74,7 @@ def validate(
             )
         if split == "time_block":
             points.append(point_columns(runs, predicted, calibration))
+            correlation.extend(correlation_rows(runs, predicted, calibration))
         if progress is not None:
             progress("validate", number + 1, len(SPLITS))
     if others:
@@ -80,6 +84,7 @@ def validate(
         "coverage": coverage,
         "bounds": [to_data(row) for row in bounds_rows(runs, calibration)],
         "points": points,
+        "correlation": correlation,
         "breakdown": [breakdown(run, calibration) for run in _one_per_group(runs)],
     }
 
@@ -173,6 +178,52 @@ def point_columns(
             columns["context_tokens"].append(int(context[i]))
             columns["tokens"].append(int(run.totals["tokens"][i]))
     return {"gpu": calibration.chip.name, "held_out": True, **columns}
+
+
+def correlation_rows(
+    runs: Sequence[RunSteps], predicted: Sequence[Floats], calibration: Calibration
+) -> list[dict[str, Any]]:
+    """Return how held-out errors correlate with those of later steps.
+
+    Parameters
+    ----------
+    runs : sequence of RunSteps
+        Gated runs of one GPU type.
+    predicted : sequence of ndarray, shape (n_steps,)
+        Held-out predictions per run [s].
+    calibration : Calibration
+        The calibration.
+
+    Returns
+    -------
+    list of dict
+        ``gpu``, ``run`` (``all`` first), ``n`` and ``correlation`` of ln(predicted /
+        measured) at lags 0 to 120 steps [1].
+    """
+    named: list[tuple[str, Floats]] = []
+    for run, p in zip(runs, predicted, strict=True):
+        known = np.isfinite(p)
+        if known.sum() > 1:
+            named.append((run.run, np.log(p[known] / run.measured_s[known])))
+    if not named:
+        return []
+    whole = np.concatenate([ratio for _, ratio in named])
+    number = np.repeat(np.arange(len(named)), [ratio.size for _, ratio in named])
+    parts = [("all", whole, number)]
+    if len(named) > 1:
+        parts += [(name, ratio, np.zeros(ratio.size, dtype=np.int64)) for name, ratio in named]
+    return [
+        {
+            "gpu": calibration.chip.name,
+            "run": name,
+            "n": int(ratio.size),
+            "correlation": [
+                round(float(value), 4)
+                for value in autocorrelation(ratio, of, min(CORRELATION_LAGS, ratio.size - 1))
+            ],
+        }
+        for name, ratio, of in parts
+    ]
 
 
 def breakdown(run: RunSteps, calibration: Calibration) -> dict[str, Any]:

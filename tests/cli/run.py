@@ -9,25 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelfit.cli.main import main
+import jsonschema
+
+from kernelfit.cli.main import command_line, main
+from kernelfit.cli.schemas import schema_of, verbs_with_schema
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "cli"
-VERBS = (
-    "fit",
-    "ingest",
-    "freeze",
-    "validate",
-    "diff",
-    "flips",
-    "export",
-    "explain",
-    "predict",
-    "record",
-    "report",
-    "check",
-    "env",
-    "digest",
-)
+VERBS = tuple(command_line().commands)
 
 
 @dataclass(frozen=True)
@@ -37,10 +25,14 @@ class Outcome:
     code: int
     out: str
     err: str
+    verb: str = ""
 
     def json(self) -> Any:
-        """Return standard output as one strict JSON document."""
-        return json.loads(self.out, parse_constant=_refuse)
+        """Return standard output as one strict JSON document that follows its schema."""
+        document = json.loads(self.out, parse_constant=_refuse)
+        if self.verb in verbs_with_schema():
+            jsonschema.Draft202012Validator(schema_of(self.verb)).validate(document)
+        return document
 
 
 def _refuse(word: str) -> float:
@@ -52,7 +44,7 @@ def kernelfit(*words: str | Path) -> Outcome:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(word) for word in words])
-    return Outcome(code, out.getvalue(), err.getvalue())
+    return Outcome(code, out.getvalue(), err.getvalue(), str(words[0]) if words else "")
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

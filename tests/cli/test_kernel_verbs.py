@@ -117,14 +117,17 @@ def test_predict_reads_standard_input(kernel: Path, monkeypatch: pytest.MonkeyPa
     assert json.loads(outcome.out)["line"] == 1
 
 
-def test_predict_names_every_bad_line_and_prints_no_price(kernel: Path, tmp_path: Path) -> None:
+def test_predict_names_every_bad_line_and_prices_the_others(kernel: Path, tmp_path: Path) -> None:
     batches = tmp_path / "batches.jsonl"
     batches.write_text(
         '{"requests": [[1, 5, 5]]}\n{"requests": [[1, -5, 5]]}\n{"requests": [[9000, 0, 9000]]}\n',
         encoding="utf-8",
     )
     outcome = kernelfit("predict", kernel, batches)
-    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.code == 2
+    assert [json.loads(line)["line"] for line in outcome.out.splitlines()] == [1]
+    whole = kernelfit("predict", kernel, batches, "--json")
+    assert (whole.code, whole.out, whole.err) == (2, "", outcome.err)
     first, second = outcome.err.splitlines()
     assert first.startswith(f"{batches}:2: is no batch: computed (got -5)")
     assert second.startswith(f"{batches}:3: ")

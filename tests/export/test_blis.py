@@ -162,7 +162,7 @@ def test_only_what_was_identified() -> None:
     assert set(entries(kernel, verdicts="identified")) == {"hbm_derate"}
     options = replace(OPTIONS, settings={"verdicts": "identified"})
     reasons = {each.name: each.reason for each in TARGET.missing(kernel, options)}
-    assert reasons["hbm_kv_eff"] == "not identified by the step logs (weak)"
+    assert reasons["hbm_kv_eff"] == "not identified by the logs (weak)"
     with pytest.raises(InvalidArgument, match="verdicts"):
         text_of(kernel, verdicts="some")
 

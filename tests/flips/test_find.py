@@ -46,10 +46,16 @@ def test_rows_carry_what_the_contract_says() -> None:
         assert row["conclusion"] in CONCLUSIONS
         assert (row["measurement"] is None) == (row["flag"] == "agree")
         assert row["flag"] == "measure" or row["overlap"] == row["no_overlap"]
-    # Per pool three times yes or no, a batch and, where it runs, a bottleneck; then the best.
+    # Per pool three times yes or no, a batch and, where it runs, a bottleneck; then the best,
+    # and what the wider pool does where both run.
     assert [row["conclusion"] for row in rows].count("meets_token_latency") == 6
     assert [row["conclusion"] for row in rows].count("bottleneck") == 5
-    assert rows[-1]["conclusion"] == "best_pool"
+    assert [row["conclusion"] for row in rows[-4:]] == [
+        "best_pool",
+        "wider_is_faster",
+        "wider_is_faster",
+        "wider_pays",
+    ]
 
 
 def test_a_row_that_two_questions_share_stands_once() -> None:
@@ -181,7 +187,8 @@ def test_default_questions_follow_from_the_kernels() -> None:
 def test_default_questions_are_answered() -> None:
     pools = [kernel(), kernel(tp=2)]
     flags = flags_of(pools, default_questions(pools))
-    assert {flag.conclusion for flag in flags} == set(CONCLUSIONS)
+    asked = {"meets_token_latency", "largest_batch", "best_pool", "bottleneck"}
+    assert {flag.conclusion for flag in flags} == asked | {"wider_is_faster", "wider_pays"}
     assert unanswered(pools, default_questions(pools)) == ()
 
 
@@ -197,4 +204,4 @@ def test_a_hundred_pools_times_loads_take_seconds() -> None:
 
 def test_a_flag_is_a_plain_value() -> None:
     (flag,) = flags_of([kernel()], [Question(1023, 0.03)])
-    assert dataclasses.asdict(flag) == flip_rows([flag])[0]
+    assert dataclasses.asdict(flag) | {"ranking": []} == flip_rows([flag])[0]

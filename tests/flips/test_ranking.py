@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kernelfit.documents.questions import Question
 from kernelfit.flips import Flag, find_flips
 from kernelfit.flips.conclude import Answer
+from kernelfit.flips.objective import Goal, Stake
 from kernelfit.flips.ranking import rank_pools
 from kernelfit.flips.views import Views
 from kernelfit.kernel.fitted import FittedKernel
@@ -94,7 +95,7 @@ def test_a_fitted_winner_that_neither_bound_names_is_a_flip() -> None:
     none = np.zeros((0, 1))
     first = Views(np.array([1.0]), np.array([3.0]), np.array([2.5]), none)
     second = Views(np.array([1.1]), np.array([3.1]), np.array([2.0]), none)
-    answer = rank_pools([first, second], [1, 1], ["a", "b"], 10.0).answer
+    answer = rank_pools([first, second], [Stake(1), Stake(1)], ["a", "b"], Goal(10.0)).answer
     assert (answer.overlap, answer.no_overlap, answer.fitted) == ("a", "a", "b")
     assert answer.differ
 
@@ -114,8 +115,9 @@ def test_the_winner_changes_at_the_margin_and_not_before(
             Views(*(np.array(t) * (scale if place == of else 1.0),) * 3, np.zeros((0, len(t))))
             for place, t in enumerate(times)
         ]
-        return rank_pools(pools, gpus[: len(times)], labels, target_s).answer
+        return rank_pools(pools, stakes[: len(times)], labels, Goal(target_s)).answer
 
+    stakes = [Stake(n) for n in gpus]
     labels = [str(place) for place in range(len(times))]
     plain = winner(1.0, 0)
     assert plain.margin is not None

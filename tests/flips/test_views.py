@@ -5,9 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelfit.flips.conclude import telling_batch
 from kernelfit.flips.loads import decode_columns, limit_of, load_text, time_text
-from kernelfit.flips.views import DRAWS_USED, RESOURCES, Shares, drawn, look, owed
+from kernelfit.flips.owed import RESOURCES, Shares, owed
+from kernelfit.flips.pricing import DRAWS_USED, Draws, Pricer
+from kernelfit.flips.relieve import telling_batch
+from kernelfit.flips.steady import Load
+from kernelfit.flips.views import look
 from kernelfit.kernel.batch import Batch
 from kernelfit.kernel.fitted import FittedKernel
 from kernelfit.kernel.totals import TOTAL_FIELDS, BatchTotals
@@ -26,9 +29,9 @@ def test_columns_are_the_totals_of_the_batch(requests: int, context: int) -> Non
 @pytest.mark.parametrize("async_scheduling", [False, True])
 def test_views_are_what_the_kernel_says_batch_by_batch(async_scheduling: bool) -> None:
     pool = kernel(host_s=0.012, async_scheduling=async_scheduling, draws=((0.7, 1.0), (1.0, 0.9)))
-    seen = look(pool, drawn(pool), [100, 1023])
-    assert set(seen) == {100, 1023}
-    for context, views in seen.items():
+    pricer = Pricer.of(pool)
+    for context in (100, 1023):
+        views = look(pricer, Load(context)).views
         assert views.fitted_s.shape == (64,)
         for requests in (1, 7, 64):
             batch = Batch.decode(requests, context)
@@ -55,7 +58,7 @@ def test_parts_add_up_to_the_step(
     share: float, host_s: float, attention_s: float, hidden: bool, requests: int
 ) -> None:
     pool = kernel(share=share, host_s=host_s, attention_s=attention_s, async_scheduling=hidden)
-    shares = owed(pool, (), decode_columns([requests], [1023]))
+    shares = owed(pool, decode_columns([requests], [1023]))
     batch = Batch.decode(requests, 1023)
     step = pool.step_time(batch)
     assert shares.overlap_s.sum() == pytest.approx(step.overlap_s, rel=1e-9)
@@ -69,10 +72,11 @@ def test_parts_add_up_to_the_step(
 
 def test_draws_are_chosen_evenly_and_alike() -> None:
     draws = tuple((1.0 + i / 1000, 1.0) for i in range(250))
-    one, two = drawn(kernel(draws=draws)), drawn(kernel(tp=2, draws=draws))
-    assert len(one) == len(two) == DRAWS_USED
-    assert drawn(kernel()) == ()
-    assert len(drawn(kernel(draws=draws[:3]))) == 3
+    one, two = Draws.of(kernel(draws=draws)), Draws.of(kernel(tp=2, draws=draws))
+    assert one.count == two.count == DRAWS_USED
+    assert Draws.of(kernel()).count == 0
+    assert Draws.of(kernel(draws=draws[:3])).count == 3
+    assert Draws.of(kernel(draws=draws[:3]), fitted=True).count == 4
 
 
 def test_the_batch_that_tells_most() -> None:
@@ -134,4 +138,4 @@ def test_ranks_of_a_machine_share_its_memory_and_gpus_have_their_own(
 )
 def test_times_in_words(time_s: float, text: str) -> None:
     assert time_text(time_s) == text
-    assert load_text(2048, 32, time_s) == f"32 x 2,048 tokens, target {text}"
+    assert load_text("2,048 tokens", 32, time_s) == f"32 x 2,048 tokens, target {text}"

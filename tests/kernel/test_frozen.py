@@ -159,8 +159,8 @@ def test_version_2_holds_its_terms_and_leans_on_no_law_of_today(
     assert kernel.plan.resolution.capture_sizes == (1, 2, 4, 8, 16, 24, 32, 64)
 
 
-def test_a_file_of_either_version_is_complete() -> None:
-    for name in ("kernel-v1.json", "kernel-v1-graphs.json", "kernel-v2.json"):
+def test_a_file_of_any_version_is_complete() -> None:
+    for name in ("kernel-v1.json", "kernel-v1-graphs.json", "kernel-v2.json", "kernel-v3.json"):
         document = json.loads((GOLDEN / name).read_text(encoding="utf-8"))
         FittedKernel.from_document(document)
         for part in set(document) - {"digest", "kind", "schema_version", "engine_version"}:
@@ -173,7 +173,7 @@ def test_a_file_of_either_version_is_complete() -> None:
     ("change", "message"),
     [
         ({"kind": "Calibration"}, "kind"),
-        ({"schema_version": 3}, "schema_version"),
+        ({"schema_version": 4}, "schema_version"),
         ({"schema_version": 0}, "schema_version"),
         ({"schema_version": "1"}, "schema_version"),
         ({"engine_version": "0.1"}, "digest"),
@@ -245,3 +245,43 @@ def test_what_is_no_kernel_file_is_refused_as_such(tmp_path: Path) -> None:
     kernel = DEPLOYED["alternating"].kernel(fitted())
     path.write_text(kernel.to_json(), encoding="utf-8")
     assert FittedKernel.load(path) == kernel
+
+
+def test_version_3_is_version_2_with_a_front_end() -> None:
+    kernel = FittedKernel.load(GOLDEN / "kernel-v3.json")
+    steps = FittedKernel.load(GOLDEN / "kernel-v2.json")
+    assert kernel.to_document() == json.loads((GOLDEN / "kernel-v3.json").read_text("utf-8"))
+    assert kernel.step_time(Batch(BATCH)) == steps.step_time(Batch(BATCH))
+    # The file holds 200 us and 1.5 us per prompt token; 40 us a call, 30 us an output and
+    # 5 us for a further token; 90 us for the end. Each draw adds a twentieth.
+    assert kernel.admission_overhead(1000) == pytest.approx(200e-6 + 1000 * 1.5e-6)
+    assert kernel.output_token_overhead() == pytest.approx(70e-6)
+    assert kernel.output_token_overhead(8) == pytest.approx(35e-6)
+    assert kernel.front_end.output_call(8, 10) == pytest.approx(290e-6)
+    assert kernel.completion_overhead() == pytest.approx(90e-6)
+    assert kernel.with_draw(1).completion_overhead() == pytest.approx(1.05 * 90e-6)
+    origins = {origin.name: origin for origin in kernel.provenance()}
+    assert origins["admission_token_s"].method == "measured"
+    assert origins["output_extra_token_s"].method == "assumed"
+    assert origins["completion_s"].scope.endswith("vllm 0.32.0; tokeniser of 32,000 words")
+    assert "not_charged" not in {origin.method for origin in kernel.provenance()}
+
+
+def test_without_a_front_end_a_file_stays_version_2() -> None:
+    kernel = FittedKernel.load(GOLDEN / "kernel-v2.json")
+    assert kernel.to_document()["schema_version"] == 2
+    assert kernel.admission_overhead(1000) == kernel.completion_overhead() == 0.0
+    assert kernel.output_token_overhead(8) == 0.0
+    methods = {origin.name: origin.method for origin in kernel.provenance()}
+    assert methods["output_call_s"] == methods["admission_request_s"] == "not_charged"
+
+
+def test_impossible_counts_of_the_front_end_are_refused() -> None:
+    kernel = FittedKernel.load(GOLDEN / "kernel-v3.json")
+    with pytest.raises(InvalidArgument, match="prompt_tokens"):
+        kernel.admission_overhead(-1)
+    with pytest.raises(InvalidArgument, match="outputs"):
+        kernel.output_token_overhead(0)
+    with pytest.raises(InvalidArgument, match="one per request output"):
+        kernel.front_end.output_call(8, 7)
+    assert kernel.admission_overhead(0) == pytest.approx(200e-6)

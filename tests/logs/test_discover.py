@@ -114,5 +114,6 @@ def test_entry_points_add_readers(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("kernelfit.logs.registry.entry_points", entries)
     found = readers()
-    assert list(found) == ["kernelfit", "vllm-log", "dynamo-fpm", "otel-steps", "table", "mine"]
+    assert list(found)[:2] == ["kernelfit", "vllm-log"]
+    assert list(found)[-1] == "mine"
     assert found["table"].name == "table"

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from kernelfit.documents.problems import InputError
 from kernelfit.kernel.batch import RequestShape
 from kernelfit.kernel.totals import BatchTotals
-from kernelfit.logs.columns import ParsedRun, mark_names
+from kernelfit.logs.columns import ParsedRun
 from kernelfit.logs.discover import discover
 from kernelfit.logs.fpm import DynamoFpmReader
+from kernelfit.logs.marks import mark_names
 from kernelfit.logs.source import RunSource
 from tests.logs.recording import adds_up
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelfit.documents.problems import InputError
-from kernelfit.logs.columns import ParsedRun, mark_names
+from kernelfit.logs.columns import ParsedRun
+from kernelfit.logs.marks import mark_names
 from kernelfit.logs.otel import OtelStepsReader
 from kernelfit.logs.source import RunSource
 from tests.logs.recording import adds_up

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelfit.documents.problems import InputError
-from kernelfit.logs.columns import UNKNOWN, mark_names
+from kernelfit.logs.columns import UNKNOWN
+from kernelfit.logs.marks import mark_names
 from tests.logs.recording import MS, Recording, adds_up, header, read, small, write_rows
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kernelfit.logs.columns import ParsedRun, mark_names
+from kernelfit.logs.columns import ParsedRun
 from kernelfit.logs.fpm import DynamoFpmReader
+from kernelfit.logs.marks import mark_names
 from kernelfit.logs.otel import OtelStepsReader
 from kernelfit.logs.source import RunSource
 from tests.logs.recording import adds_up

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelfit.logs.columns import ParsedRun, mark_names
+from kernelfit.logs.columns import ParsedRun
+from kernelfit.logs.marks import mark_names
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.vllm_log import VllmLogReader
 from tests.logs.recording import adds_up

@@ -14,7 +14,8 @@ from kernelfit.documents.problems import InputError
 from kernelfit.documents.runs import load_run
 from kernelfit.kernel.batch import RequestShape
 from kernelfit.kernel.totals import BatchTotals
-from kernelfit.logs.columns import UNKNOWN, ParsedRun, mark_names
+from kernelfit.logs.columns import UNKNOWN, ParsedRun
+from kernelfit.logs.marks import mark_names
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.table import TableReader
 from tests.logs.recording import adds_up

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelfit.documents.problems import InputError
-from kernelfit.logs.columns import UNKNOWN, ParsedRun, mark_names
+from kernelfit.logs.columns import UNKNOWN, ParsedRun
+from kernelfit.logs.marks import mark_names
 from kernelfit.logs.source import RunSource
 from kernelfit.logs.vllm_log import VllmLogReader
 from tests.logs.recording import adds_up

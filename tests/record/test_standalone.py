@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "kernelfit" / "record").glob("*.py"))
 # Found in the engine's own environment, and asked for only inside functions.
-OF_THE_ENGINE = {"torch", "vllm"}
+OF_THE_ENGINE = {"tokenizers", "torch", "vllm"}
 
 
 def roots_of(node: ast.AST) -> list[str]:

@@ -16,6 +16,31 @@ from tests.report.samples import (
     validation,
 )
 
+PLAN = {
+    "schema": "kernelfit.plan/1",
+    "runs_wanted": 2,
+    "total_s": 95.0,
+    "runs": [
+        {
+            "gpu": "H100-SXM",
+            "pool": "tp1",
+            "batches": ["8x1024", "64x1024"],
+            "steps": 400,
+            "duration_s": 12.5,
+            "settles": "hbm_kv_eff",
+        },
+        {
+            "gpu": "H100-SXM",
+            "pool": "tp2",
+            "batches": ["1x64"],
+            "steps": 200,
+            "duration_s": 0.004,
+            "settles": "nvlink_eff",
+        },
+        {"gpu": "A100-SXM-80GB", "pool": "tp1", "batches": ["1x1"], "steps": 1, "duration_s": 1.0},
+    ],
+}
+
 
 def rich_result(steps: int = 1200, models: int = 5) -> Result:
     """As much as a real fit holds: five models, four splits, every baseline."""
@@ -121,7 +146,14 @@ def rich_result(steps: int = 1200, models: int = 5) -> Result:
             | {"gpu": "H100-SXM", "digest": DIGEST}
         )
     calibration["runs"] = runs
+    correlation = [
+        {"gpu": "H100-SXM", "run": name, "n": steps // 2}
+        | {"correlation": [1.0, *(round(0.6 * 0.9**lag, 4) for lag in range(60))]}
+        for name in ("all", *(str(run["run"]) for run in runs))
+    ]
     result.update(
+        correlation=correlation,
+        plan=PLAN,
         gates=gates,
         ingest=ingest,
         points=points,

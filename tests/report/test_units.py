@@ -19,6 +19,8 @@ from kernelfit.report.units import (
     seconds,
     share_of_peak,
     show,
+    time_texts,
+    within,
 )
 from tests.report.samples import PEAK_BYTES_PER_S, PEAK_FLOP_PER_S, coefficient
 
@@ -81,16 +83,35 @@ def test_a_value_without_an_interval_has_four_digits_and_no_ends() -> None:
 def test_ends_that_are_decades_apart_have_digits_of_their_own() -> None:
     shown = show(coefficient("attention_request_s", 1e-7, "s", [1e-9, 6.8128e-6]))
     assert (shown.value, shown.unit, shown.low, shown.high) == (
-        "0.100",
+        "0.10",
         "us",
-        "0.00100",
-        "6.81",
+        "0.0010",
+        "6.8",
     )
     shown = show(coefficient("launch_request_s", 1e-5, "s", [9.2e-8, 1.2673e-4]))
-    assert (shown.value, shown.unit, shown.low, shown.high) == ("10.0", "us", "0.0920", "127")
+    assert (shown.value, shown.unit, shown.low, shown.high) == ("10", "us", "0.092", "130")
     # The nearest interval with one last digit for all.
     shown = show(coefficient("launch_request_s", 1e-5, "s", [1.4e-6, 1.3e-5]))
     assert (shown.value, shown.low, shown.high) == ("10.0", "1.4", "13.0")
+
+
+def test_a_wide_interval_takes_digits_away() -> None:
+    # A half width of 3.4 tokens says nothing about hundredths of a token.
+    shown = show(coefficient("gemm_m_half_bf16", 3.854, "tokens", [1.612, 8.361]))
+    assert (shown.value, shown.low, shown.high) == ("3.9", "1.6", "8.4")
+    assert time_texts(0.0123456, 0.0101, 0.0149) == ("12.3", "10.1", "14.9", "ms")
+    assert time_texts(0.0123456, 0.012341, 0.012351)[0] == "12.3456"
+    assert within(0.0123456, 0.0012) == "12.3 ms"
+    assert within(0.0, 0.0012) == "0.0 ms"
+
+
+def test_rounding_does_not_lift_a_rate_above_its_peak() -> None:
+    # 1.0 of 3,350 GB/s rounds to 3,400 at the digits of [1,005, 3,350].
+    shown = show(coefficient("hbm_kv_eff", 0.8, "1", [0.3, 1.0], peak=PEAK_BYTES_PER_S))
+    assert (shown.value, shown.low, shown.high) == ("2,700", "1,000", "3,350")
+    # An efficiency that may pass its peak is not held down.
+    shown = show(coefficient("hbm_expert_eff", 0.9, "1", [0.3, 1.4], peak=PEAK_BYTES_PER_S))
+    assert shown.high == "4,700"
 
 
 def test_a_zero_is_shown_in_the_unit_of_its_interval() -> None:

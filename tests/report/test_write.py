@@ -12,26 +12,12 @@ import pytest
 
 from kernelfit.report.words import SPLITS
 from kernelfit.report.write import redraw, write_report
+from tests.report.conftest import RESULTS
 from tests.report.golden import check_golden
 from tests.report.pages import Page
-from tests.report.rich import rich_result
 from tests.report.samples import bad_result, small_result
 
 LARGEST_PAGE_BYTES = 2_000_000
-
-
-RESULTS = {"good": small_result, "bad": bad_result, "rich": rich_result}
-
-
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Every kind of report, written once."""
-    folder = tmp_path_factory.mktemp("report")
-    for name, result in RESULTS.items():
-        written = write_report(result(), "H100-SXM", folder / name)
-        assert written[0] == folder / name / "index.html"
-        assert sorted(written) == sorted((folder / name).iterdir())
-    return {name: folder / name for name in RESULTS}
 
 
 @pytest.fixture(params=sorted(RESULTS))
@@ -117,7 +103,9 @@ def test_figures_of_a_rich_result(reports: dict[str, Path]) -> None:
         "signed-error-context",
         "signed-error-tokens",
         "residuals",
+        "autocorrelation",
         "bounds",
+        "coverage",
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelfit.logs.tail import MAX_LOST_S, MAX_LOST_STEPS, unfinished
+from kernelfit.logs.unfinished import MAX_LOST_S, MAX_LOST_STEPS, MOST_LOST_STEPS, unfinished_after
 from tests.logs.recording import Recording, adds_up, read
 
 
@@ -70,23 +70,35 @@ def test_a_row_that_contradicts_itself_is_a_reject_even_at_the_end(tmp_path: Pat
     assert adds_up(run)
 
 
+def behind(numbers: np.ndarray, moments: np.ndarray, known: int) -> int:
+    """Return how many of the engine's steps a kill left, where a worker knows the first ones."""
+    sides = [(numbers, moments), (numbers[:known], moments[:known])]
+    last = unfinished_after(
+        [int(own.max(initial=-1)) for own, _ in sides],
+        lambda at: [begins[own > at] for own, begins in sides],
+    )
+    return 0 if last is None else int(np.count_nonzero(numbers > last))
+
+
 def test_the_limits_are_those_stated() -> None:
-    def behind(count: int, pause_s: float) -> int:
+    def paused(count: int, pause_s: float) -> int:
         numbers = np.arange(20 + count)
-        moments = np.round(numbers * pause_s * 1e9).astype(np.int64)
-        mask, other = unfinished(19, [(numbers, moments), (numbers[:20], moments[:20])])
-        assert not other.any()
-        return int(np.count_nonzero(mask))
+        return behind(numbers, np.round(numbers * pause_s * 1e9).astype(np.int64), 20)
 
     # Few steps in flight may take seconds each; many must fit into what a kill loses.
-    assert behind(MAX_LOST_STEPS, 30.0) == MAX_LOST_STEPS
-    assert behind(MAX_LOST_STEPS + 1, 30.0) == 0
+    assert paused(MAX_LOST_STEPS, 30.0) == MAX_LOST_STEPS
+    assert paused(MAX_LOST_STEPS + 1, 30.0) == 0
     many = 51
-    assert behind(many, MAX_LOST_S / (many - 1)) == many
-    assert behind(many, 1.01 * MAX_LOST_S / (many - 1)) == 0
+    assert paused(many, MAX_LOST_S / (many - 1)) == many
+    assert paused(many, 1.01 * MAX_LOST_S / (many - 1)) == 0
+    # More than any engine does in that time is no kill's, even where the clock stands still.
+    assert paused(MOST_LOST_STEPS, 0.0) == MOST_LOST_STEPS
+    assert paused(MOST_LOST_STEPS + 1, 0.0) == 0
 
 
 def test_a_worker_without_a_single_row_explains_nothing(tmp_path: Path) -> None:
+    numbers = np.arange(3)
+    assert behind(numbers, numbers, 0) == 0
     made = recording(3)
     made.workers[0].clear()
     (run,) = read(made.write(tmp_path / "run"))

@@ -1,0 +1,1 @@
+"""Fuzzing of the readers: no crash, no lost line."""

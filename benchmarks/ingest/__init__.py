@@ -1,0 +1,1 @@
+"""How fast logs become a store, and in how much memory."""

@@ -1,0 +1,1 @@
+"""Which runs to record next: the fewest that settle most."""

@@ -1,0 +1,1 @@
+"""The loop closed: a recorded arrival trace, replayed and compared with what was measured."""
