@@ -51,6 +51,7 @@ def write_served(
     slower: float = 1.0,
     gpu: str = "H100-SXM",
     pace: float = 1.0,
+    cached_more: int = 0,
 ) -> Path:
     """Write what a client saw of the trace, served by that kernel.
 
@@ -68,7 +69,8 @@ def write_served(
         row = {"t": "served", "i": n, "req": f"{n:012x}", "status": 200, "arrival_ns": at}
         row |= {"first_ns": first, "last_ns": last, "end_ns": last + 1000}
         row |= {"prompt": arrival.prompt_tokens, "output": arrival.output_tokens}
-        rows.append({**row, "cached": arrival.cached_tokens, "chunks": arrival.output_tokens})
+        cached = arrival.cached_tokens + cached_more
+        rows.append({**row, "cached": cached, "chunks": arrival.output_tokens})
     write(folder / "client-9.jsonl", "client", rows)
     steps, workers = [], []
     batch = Batch((RequestShape(1, 100, 90),))

@@ -79,6 +79,16 @@ def test_runs_of_one_load_are_each_others_repeat(place: Path, tmp_path: Path) ->
     assert all(spread == pytest.approx(-0.2, abs=1e-4) for spread in repeats["two"])
 
 
+def test_prompts_that_were_cached_since_are_no_repeat(place: Path, tmp_path: Path) -> None:
+    # Prompts have 300 tokens: 64 more of each are a fifth, 16 more a twentieth.
+    for more, expected in ((64, [[], []]), (16, [["again16"], ["one"]])):
+        name = f"again{more}"
+        run = write_served(tmp_path / "runs" / name, frozen_kernel(), cached_more=more)
+        words = ("--closed-loop", place / "runs" / "one", "--closed-loop", run)
+        found = {loop["run"]: loop["repeats"] for loop in loops(place, tmp_path / name, *words)}
+        assert [found["one"], found[name]] == expected
+
+
 def test_words_and_figures(place: Path, tmp_path: Path) -> None:
     words = ["--closed-loop", place / "runs" / "one", "--report", tmp_path / "figures"]
     outcome = kernelfit(*close(place, tmp_path, *words))

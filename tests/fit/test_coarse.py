@@ -244,3 +244,22 @@ def test_spans_of_requests_that_met_hold_their_waiting_too() -> None:
     assert token.value == pytest.approx(TOKEN_S, rel=0.1)
     assert token.requests == 60
     assert {gate.id: gate.events for gate in found.gates} == {"met_others": 180}
+
+
+def test_a_long_request_is_company_for_all_that_come_while_it_runs() -> None:
+    run = requests(5)
+    apart = replace(
+        run,
+        arrival_s=np.array([0.0, 1.0, 3.0, 20.0, 30.0]),
+        first_s=np.array([0.5, 1.5, 3.5, 20.5, 30.5]),
+        end_s=np.array([10.0, 2.0, 4.0, 21.0, 31.0]),
+    )
+    assert apart.alone().tolist() == [False, False, False, True, True]
+    order = np.array([4, 2, 0, 3, 1])
+    mixed = replace(
+        apart,
+        arrival_s=apart.arrival_s[order],
+        first_s=apart.first_s[order],
+        end_s=apart.end_s[order],
+    )
+    assert mixed.alone().tolist() == [True, False, False, True, False]

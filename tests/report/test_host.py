@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelfit.report.text import host_words
+from kernelfit.report.text import coarse_table, host_words
 from kernelfit.report.write import write_report
 from tests.report.golden import check_golden
 from tests.report.pages import Page
@@ -91,3 +91,54 @@ def test_what_was_not_recorded_is_said_or_left_out(tmp_path: Path) -> None:
     assert host_words(small_result()) == ""
     write_report(small_result(), "H100-SXM", tmp_path)
     assert "What the host takes" not in (tmp_path / "index.html").read_text("utf8")
+
+
+def with_requests() -> dict[str, Any]:
+    result = with_host()
+    term = {
+        "parts": ["admission_request_s", "output_call_s"],
+        "value": 4.26e-3,
+        "ci95": [3.6e-3, 4.37e-3],
+        "verdict": "identified",
+        "requests": 88,
+        "basis": "time to first token less queue and prefill",
+    }
+    slope = {**term, "parts": ["admission_token_s"], "value": -2e-7, "ci95": [-1e-6, 9e-7]}
+    result["coarse"] = [
+        {
+            "run": "spans-a",
+            "reader": "otel-requests",
+            "observer": "engine",
+            "gpu": None,
+            "kernel": False,
+            "terms": [term, {**slope, "verdict": "prior"}],
+            "unknown": ["completion_s: no request-level time covers it"],
+            "gates": [],
+        },
+        {
+            "run": "elsewhere",
+            "reader": "guidellm",
+            "observer": "client",
+            "gpu": "A100-SXM-80GB",
+            "kernel": False,
+            "terms": [{**term, "value": 9.99e-3, "ci95": [9e-3, 11e-3]}],
+            "unknown": [],
+            "gates": [],
+        },
+    ]
+    return result
+
+
+def test_golden_of_requests(request: pytest.FixtureRequest) -> None:
+    text = coarse_table(with_requests())
+    assert text.isascii()
+    check_golden("coarse.txt", text, request)
+    assert coarse_table(small_result()) == ""
+
+
+def test_the_page_shows_the_sources_of_its_own_gpu_type(tmp_path: Path) -> None:
+    write_report(with_requests(), "H100-SXM", tmp_path)
+    text = (tmp_path / "index.html").read_text("utf8")
+    assert "admission_request_s + output_call_s" in text.replace("<wbr>", "")
+    assert "spans-a" in text
+    assert "elsewhere" not in text

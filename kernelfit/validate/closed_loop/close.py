@@ -20,7 +20,7 @@ PACED = "paced"
 """All host terms, and steps at the pace of the run itself: no prediction, but what is left of
 the error is the scheduler's and the front end's."""
 
-WINDOW_S = 5.0
+WINDOW_S = 2.0
 LONGEST_BETWEEN_S = 5e-3
 """Longest time between two steps that is taken as the engine's work and not as idling [s]."""
 

@@ -23,6 +23,9 @@ _NEEDED = (
     "output_tokens",
 )
 
+CACHED_ALIKE = 0.1
+"""Share of a load's prompt tokens by which the prefix-cache hits of a repeat may differ [1]."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServedRun:
@@ -155,21 +158,29 @@ def repeats_of(record: RunRecord, records: Sequence[RunRecord]) -> tuple[RunReco
     Returns
     -------
     tuple of RunRecord
-        Those other runs whose requests have the same lengths.
+        Those other runs whose requests have the same lengths and, but for a tenth of their
+        prompts' tokens, the same prefix-cache hits: prompts that a server has seen before are
+        no repeat of those that it had not.
     """
-    lengths = _lengths(record)
-    return tuple(
-        other
-        for other in records
-        if other.run_id != record.run_id and lengths and _lengths(other) == lengths
-    )
+    lengths, cached = _counts(record)
+    most = CACHED_ALIKE * sum(prompt for prompt, _ in lengths)
+    found = []
+    for other in records:
+        if other.run_id != record.run_id and lengths:
+            theirs, hits = _counts(other)
+            if theirs == lengths and abs(hits - cached) <= most:
+                found.append(other)
+    return tuple(found)
 
 
-def _lengths(record: RunRecord) -> list[tuple[int, int]]:
+def _counts(record: RunRecord) -> tuple[list[tuple[int, int]], int]:
+    """Return the lengths of a run's requests, in order, and their prefix-cache hits."""
     table = record.table("served")
     table = table.filter(pc.equal(table["observer"], _observer(table)))
-    pairs = zip(table["prompt_tokens"].to_pylist(), table["output_tokens"].to_pylist(), strict=True)
-    return sorted((p, o) for p, o in pairs if p is not None and o is not None)
+    prompts, outputs = (table[name].to_pylist() for name in ("prompt_tokens", "output_tokens"))
+    pairs = zip(prompts, outputs, strict=True)
+    known = sorted((p, o) for p, o in pairs if p is not None and o is not None)
+    return known, sum(c or 0 for c in table["cached_tokens"].to_pylist())
 
 
 def _observer(table: pa.Table) -> str:

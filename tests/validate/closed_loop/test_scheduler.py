@@ -69,10 +69,14 @@ def test_the_newest_makes_way_and_is_computed_anew() -> None:
 
 
 def test_nobody_is_admitted_in_a_step_that_made_somebody_wait() -> None:
-    made = scheduler(4, 4, 1, outputs=4, block_size=2, kv_blocks=5, max_num_seqs=2)
-    counts(made)
-    assert counts(made) == [(0, 1, 4)]
-    assert [r.number for r in made.waiting] == [1, 2]
+    limits = {"max_num_batched_tokens": 4, "block_size": 2, "kv_blocks": 6}
+    made = scheduler(4, 4, outputs=6, **limits)
+    assert counts(made) == [(0, 4, 0)]
+    assert counts(made) == [(0, 1, 4), (1, 3, 0)]
+    assert counts(made) == [(0, 1, 5), (1, 1, 3)]
+    # The newer finds no block and makes way; a chunk of it would fit, but not in this step.
+    assert counts(made) == [(0, 1, 6)]
+    assert counts(made) == [(0, 1, 7), (1, 3, 0)]
 
 
 def test_a_request_that_never_fits_is_refused_beside_one_that_just_does() -> None:
