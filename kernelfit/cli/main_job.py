@@ -89,6 +89,43 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
         When an input cannot be used, or nothing is left to fit; no calibration, kernel or
         report is then touched.
     """
+    document, files = compute(screen, job, dry_run=dry_run)
+    for path, text in files:
+        write(screen, path, text, dry_run=dry_run)
+    write_reports(screen, document, job.report, dry_run=dry_run)
+    if screen.json:
+        screen.document({key: value for key, value in document.items() if key != "points"})
+    else:
+        show_result(screen, document)
+    return OK
+
+
+def compute(
+    screen: Screen, job: Job, *, dry_run: bool = False
+) -> tuple[dict[str, Any], tuple[tuple[Path, str], ...]]:
+    """Read, fit, validate and judge; nothing but the trace store is written.
+
+    Parameters
+    ----------
+    screen : Screen
+        Where notes and progress go.
+    job : Job
+        What is asked for.
+    dry_run : bool
+        Leave the store as it is, too.
+
+    Returns
+    -------
+    dict
+        The result document, schema ``kernelfit.fit/1``.
+    tuple of (pathlib.Path, str)
+        Calibrations and kernels to write.
+
+    Raises
+    ------
+    InputError
+        When an input cannot be used, or nothing is left to fit.
+    """
     # Read first: a mistake in a small file shall not wait for the logs.
     given = read_priors(job.priors)
     ingested = read_logs(
@@ -107,14 +144,11 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
     for item in refused:
         screen.note(f"not fitted: {item.run}: {item.reason}")
     document, files = result_document(screen, job, ingested, fits, refused)
-    for path, text in files:
-        write(screen, path, text, dry_run=dry_run)
-    write_reports(screen, document, job.report, dry_run=dry_run)
-    if screen.json:
-        screen.document({key: value for key, value in document.items() if key != "points"})
-    else:
-        show_result(screen, document)
-    return OK
+    sources = {record.run_id: str(record.row["source_digest"]) for record in records}
+    for row in document["ingest"]:
+        # What the rows follow from, so that a reader can tell whether the logs are the same.
+        row["digest"] = next((sources[run] for run in row["runs"] if run in sources), None)
+    return document, files
 
 
 def _chips(records: Sequence[RunRecord], calib: Path) -> dict[str, Chip]:
@@ -264,6 +298,7 @@ def write_reports(
     tuple of pathlib.Path
         The pages.
     """
+    from kernelfit.report.overview import write_overview
     from kernelfit.report.write import PAGE, write_report
 
     pages = []
@@ -274,6 +309,8 @@ def write_reports(
             write_report(document, calibration["gpu"], target)
             screen.wrote(target / PAGE)
         screen.note(f"{'would draw' if dry_run else 'drew'} {target / PAGE}")
+    if not dry_run:
+        write_overview(folder)
     return tuple(pages)
 
 

@@ -39,7 +39,7 @@ held none and is priced with the laws of its time."""
 PHASES: tuple[str, ...] = ("decode", "mixed", "prefill")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class FittedKernel(PricedKernel):
     """Calibration x model x pool, resolved; what a simulator calls.
 
