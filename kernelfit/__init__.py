@@ -6,8 +6,8 @@ is what a simulator calls. Nothing is imported before one of them is asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+# As type checkers know it, without the time that importing typing takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kernelfit.kernel import Batch, FittedKernel, RequestShape
     from kernelfit.library import FitResult, fit, read_result
