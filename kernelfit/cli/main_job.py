@@ -335,10 +335,11 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     if (words := gates_text(document["gates"])) is not None:
         screen.line(words)
     screen.line()
-    for title, view in text.views(document):
-        if title:
-            screen.line(title)
+    for _, view in text.views(document):
+        screen.text(text.verdict_text(view))
+        screen.line()
         screen.show(coefficients(view))
+        screen.text(text.warning_text(view))
         screen.line()
         screen.show(errors({**view, "validation": _short(view["validation"])}))
         screen.line()
