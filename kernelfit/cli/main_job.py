@@ -100,6 +100,43 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
         When an input cannot be used, or nothing is left to fit; no calibration, kernel or
         report is then touched.
     """
+    document, files = compute(screen, job, dry_run=dry_run)
+    for path, text in files:
+        write(screen, path, text, dry_run=dry_run)
+    write_reports(screen, document, job.report, dry_run=dry_run)
+    if screen.json:
+        screen.document({key: value for key, value in document.items() if key != "points"})
+    else:
+        show_result(screen, document)
+    return OK
+
+
+def compute(
+    screen: Screen, job: Job, *, dry_run: bool = False
+) -> tuple[dict[str, Any], tuple[tuple[Path, str], ...]]:
+    """Read, fit, validate and judge; nothing but the trace store is written.
+
+    Parameters
+    ----------
+    screen : Screen
+        Where notes and progress go.
+    job : Job
+        What is asked for.
+    dry_run : bool
+        Leave the store as it is, too.
+
+    Returns
+    -------
+    dict
+        The result document, schema ``kernelfit.fit/1``.
+    tuple of (pathlib.Path, str)
+        Calibrations and kernels to write.
+
+    Raises
+    ------
+    InputError
+        When an input cannot be used, or nothing is left to fit.
+    """
     from kernelfit.store.ingest import IngestReport
 
     # Read first: a mistake in a small file shall not wait for the logs.
@@ -118,14 +155,11 @@ def run_main_job(screen: Screen, job: Job, *, dry_run: bool) -> int:
     for item in refused:
         screen.note(f"not fitted: {item.run}: {item.reason}")
     document, files = result_document(screen, job, ingested, fits, refused, records)
-    for path, text in files:
-        write(screen, path, text, dry_run=dry_run)
-    write_reports(screen, document, job.report, dry_run=dry_run)
-    if screen.json:
-        screen.document({key: value for key, value in document.items() if key != "points"})
-    else:
-        show_result(screen, document)
-    return OK
+    sources = {record.run_id: str(record.row["source_digest"]) for record in records}
+    for row in document["ingest"]:
+        # What the rows follow from, so that a reader can tell whether the logs are the same.
+        row["digest"] = next((sources[run] for run in row["runs"] if run in sources), None)
+    return document, files
 
 
 def _chips(records: Sequence[RunRecord], calib: Path) -> dict[str, Chip]:
@@ -281,6 +315,7 @@ def write_reports(
     tuple of pathlib.Path
         The pages.
     """
+    from kernelfit.report.overview import write_overview
     from kernelfit.report.write import PAGE, write_report
 
     pages = []
@@ -291,6 +326,8 @@ def write_reports(
             write_report(document, calibration["gpu"], target)
             screen.wrote(target / PAGE)
         screen.note(f"{'would draw' if dry_run else 'drew'} {target / PAGE}")
+    if not dry_run:
+        write_overview(folder)
     return tuple(pages)
 
 
@@ -315,10 +352,11 @@ def show_result(screen: Screen, document: Mapping[str, Any]) -> None:
     if (words := gates_text(document["gates"])) is not None:
         screen.line(words)
     screen.line()
-    for title, view in text.views(document):
-        if title:
-            screen.line(title)
+    for _, view in text.views(document):
+        screen.text(text.verdict_text(view))
+        screen.line()
         screen.show(coefficients(view))
+        screen.text(text.warning_text(view))
         screen.line()
         screen.show(errors({**view, "validation": _short(view["validation"])}))
         screen.line()

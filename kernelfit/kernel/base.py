@@ -55,6 +55,15 @@ class PricedKernel:
         """Lay out the cells."""
         object.__setattr__(self, "forms", Forms.of(self.plan, self.cells))
 
+    def __repr__(self) -> str:
+        """Name the deployment; the terms behind it would fill pages."""
+        plan = self.plan
+        width = plan.resolution.tensor_parallel_width
+        return (
+            f"{type(self).__name__}({plan.model.name} on {plan.chip.name}, tp {width}, "
+            f"{len(self.origins)} coefficients)"
+        )
+
     def fixed_bytes(self) -> MemoryBreakdown:
         """Return the bytes on one rank whatever the requests.
 

@@ -43,7 +43,7 @@ front end, which a reader of version 2 would pass over; without them a file is v
 STEP_VERSION = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class FittedKernel(PricedKernel):
     """Calibration x model x pool, resolved; what a simulator calls.
 

@@ -110,7 +110,8 @@ def _cells(
     corners = [10.0 ** (centre + size * _HEXAGON) for centre in centres]
     # Strength of one ink reads on white and on black; a map of colours does not.
     strength = _PALEST + (1.0 - _PALEST) * np.log1p(counts) / max(np.log1p(counts.max()), 1e-9)
-    colours = [(*to_rgba(BLUE)[:3], float(each)) for each in strength]
+    # An ulp above 1 is no opacity.
+    colours = [(*to_rgba(BLUE)[:3], min(float(each), 1.0)) for each in strength]
     axes.add_collection(PolyCollection(corners, facecolors=colours, edgecolors="none", zorder=2))
     axes.set(xlim=ends, ylim=ends)
     return tuple(

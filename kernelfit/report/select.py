@@ -101,6 +101,31 @@ def one_gpu(result: Mapping[str, Any], gpu: str) -> dict[str, Any]:
     }
 
 
+def as_result(view: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result document that holds what a report knows.
+
+    Parameters
+    ----------
+    view : mapping
+        From :func:`one_gpu`, or read back from a report's folder.
+
+    Returns
+    -------
+    dict
+        The result document of one GPU type.
+    """
+    kept = ("version", "command", "seed", "ingest", "gates", "kernels", "plan")
+    lists = ("validation", "bounds", "coverage", "breakdown", "correlation")
+    return {
+        "schema": "kernelfit.fit/1",
+        **{key: view.get(key) for key in kept},
+        **{key: view.get(key) or [] for key in lists},
+        "calibrations": [view["calibration"]],
+        "flips": {"flags": view["flips"]},
+        "points": [{"gpu": view["gpu"], **view["points"]}],
+    }
+
+
 def _of(result: Mapping[str, Any], key: str, gpu: str) -> list[Any]:
     return [entry for entry in result.get(key) or () if entry["gpu"] == gpu]
 

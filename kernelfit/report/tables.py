@@ -41,12 +41,15 @@ class Cell:
         A line below it on the page.
     kind : str
         What it is, for its look on the page (a verdict, a flag, code).
+    link : str
+        Where a click leads on the page; a file beside it.
     """
 
     text: str
     value: float | str | None = None
     note: str = ""
     kind: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)

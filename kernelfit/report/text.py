@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,11 +11,13 @@ from kernelfit.report import tables_basis, tables_checks, tables_fit, tables_hos
 from kernelfit.report.select import one_gpu
 from kernelfit.report.tables import Table, plain
 from kernelfit.report.units import seconds
+from kernelfit.report.verdict import verdict
 
 Result = Mapping[str, Any]
 
 _LETTERS = {"decode": "d", "mixed": "m", "prefill": "p"}
 _WIDTH, _HEIGHT = 61, 17
+_LINE = 100
 
 
 def coefficient_table(result: Result) -> str:
@@ -174,6 +177,42 @@ def view_scatter(view: Mapping[str, Any]) -> str:
     if not kept:
         return "There are no held-out steps to draw.\n"
     return _scatter(kept)
+
+
+def verdict_text(view: Mapping[str, Any]) -> str:
+    """Write the verdict on one GPU type.
+
+    Parameters
+    ----------
+    view : mapping
+        What a report knows of it.
+
+    Returns
+    -------
+    str
+        Lines that fit a terminal, each ending in a newline.
+    """
+    return textwrap.fill(f"{view['gpu']}: {verdict(view)['sentence']}", _LINE) + "\n"
+
+
+def warning_text(view: Mapping[str, Any]) -> str:
+    """Write what the fit warns of.
+
+    Parameters
+    ----------
+    view : mapping
+        What a report knows of one GPU type.
+
+    Returns
+    -------
+    str
+        One paragraph a warning, each line ending in a newline; empty without.
+    """
+    return "".join(
+        textwrap.fill(f"warning: {text}", _LINE, subsequent_indent="  ", break_on_hyphens=False)
+        + "\n"
+        for text in view["calibration"].get("warnings") or ()
+    )
 
 
 def views(result: Result) -> tuple[tuple[str, dict[str, Any]], ...]:

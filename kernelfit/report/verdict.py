@@ -16,6 +16,9 @@ View = Mapping[str, Any]
 GOAL_SEEN = 0.05
 GOAL_UNSEEN = 0.10
 CARE = 0.15
+# A coefficient at a bound says that its law does not fit; below this share of the time it
+# spoils no prediction.
+_MATTERS = 0.02
 
 _LEADS = {
     "good": "Good to use inside its domain",
@@ -44,7 +47,7 @@ def verdict(view: View) -> dict[str, Any]:
     wins, rivals = _wins(view, seen[0] if seen else None)
     converged = view["calibration"].get("converged", True)
     level = _level(seen, unseen, wins, rivals)
-    if level == "good" and not converged:
+    if level == "good" and (not converged or _pressed(view)):
         level = "care"
     clauses = []
     if seen:
@@ -159,6 +162,16 @@ def _tally(view: View) -> dict[str, int]:
     for entry in view["calibration"]["coefficients"]:
         tally[str(entry["verdict"])] = tally.get(str(entry["verdict"]), 0) + 1
     return tally
+
+
+def _pressed(view: View) -> bool:
+    """Return whether a coefficient that matters stands at the edge of what is allowed."""
+    shares = [
+        (entry.get("evidence") or {}).get("time_share")
+        for entry in view["calibration"]["coefficients"]
+        if entry["verdict"] == "at_bound"
+    ]
+    return any(share is None or float(share) >= _MATTERS for share in shares)
 
 
 def _coefficients(view: View) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernelfit.report.compare import write_comparison
+from kernelfit.report.overview import write_overview
 from tests.report.browser import chromium, open_page, screenshot, size
 from tests.report.conftest import RESULTS
+from tests.report.test_compare import sides
 
 
 @pytest.fixture(scope="module")
@@ -212,3 +216,21 @@ def _contrast(driver: Any, selector: str) -> float:
 
     high, low = sorted((light(ink), light(ground)), reverse=True)
     return (high + 0.05) / (low + 0.05)
+
+
+def test_comparisons_and_the_index_are_quiet_too(
+    pages: dict[str, Path], driver: Any, tmp_path: Path
+) -> None:
+    write_comparison(sides(), tmp_path / "versions")
+    shutil.copytree(pages["good"].parent, tmp_path / "h100-sxm")
+    index = write_overview(tmp_path)
+    assert index is not None
+    for page in (tmp_path / "versions" / "index.html", index):
+        for width in (1280, 390):
+            size(driver, width)
+            loud, asked = open_page(driver, page)
+            assert loud == []
+            assert [url for url in asked if not url.startswith("data:")] == [page.as_uri()]
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+    driver.find_element("link text", "H100-SXM").click()
+    assert driver.title.startswith("H100-SXM")

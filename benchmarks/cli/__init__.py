@@ -1,0 +1,1 @@
+"""How long the command line and the import take, against an empty Python."""
