@@ -59,6 +59,7 @@ def choose(
     criterion: str = "d",
     gpu_minutes: float | None = None,
     startup_minutes: float = STARTUP_MINUTES,
+    most_repeats: int | None = None,
 ) -> Chosen:
     """Choose episodes.
 
@@ -79,6 +80,8 @@ def choose(
         next one gains next to nothing.
     startup_minutes : float
         Time of an engine's start [min].
+    most_repeats : int, optional
+        How often one episode may run; as often as it pays without.
 
     Returns
     -------
@@ -114,6 +117,8 @@ def choose(
             if episode.pool not in started:
                 cost += startup_minutes * gpus[episode.pool]
             if gpu_minutes is not None and spent + cost > gpu_minutes + 1e-9:
+                continue
+            if most_repeats is not None and counts.get(number, 0) >= most_repeats:
                 continue
             after = updated(now, episode.rows)
             total = [a + b for a, b in zip(steps, like[number], strict=True)]
