@@ -28,7 +28,7 @@ from tests.fit.simulate import simulate
 from tests.flips.worlds import MODELS, NOISE, World, kernel_of, make_world
 from tests.kernel.builders import CHIP, EAGER
 
-DRAWS = 60
+DRAWS = 40
 BLOCK = 40
 """Recorded steps that are chosen together."""
 
@@ -124,7 +124,7 @@ def compared(problem: Problem, budget: float, seed: int) -> tuple[dict[str, np.n
                         wanted,
                     )
                 )
-                for k in range(3)
+                for k in range(2)
             ],
             axis=0,
         )
@@ -296,10 +296,10 @@ def run(shared: Path) -> list[str]:
     """Compare on simulated worlds and on recorded runs."""
     lines = []
     results: list[dict[str, np.ndarray]] = []
-    for seed in (1, 2, 3, 5):
+    for seed in (1, 2, 3):
         problem = simulated(seed)
         total = sum(e.gpu_s for e in problem.episodes) / 60.0
-        budget = 0.02 * total
+        budget = 0.004 * total
         found, said = compared(problem, budget, seed)
         results.append(found)
         lines.append(f"  simulated {seed}: {budget * 60:.1f} GPU-s; {said}; {_ratios(found)}")
@@ -315,7 +315,7 @@ def run(shared: Path) -> list[str]:
             runs = load_runs(where, Path(work))[0]
         kept, _ = gated(runs, wanted)
         mine = []
-        for seed in (1, 2, 3):
+        for seed in (1, 2):
             problem = recorded(kept, seed, "more")
             budget = 0.08 * sum(e.gpu_s for e in problem.episodes) / 60.0
             found, said = compared(problem, budget, seed)
