@@ -13,7 +13,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -30,15 +30,17 @@ def main() -> int:
     parser.add_argument("--rows", default="planted,b300,cpu,plan,speed")
     parser.add_argument("--worlds", type=int, default=12)
     parser.add_argument("--first", type=int, default=0, help="seed of the first world")
+    parser.add_argument("--seeds", type=int, default=3, help="worlds and stretches of a plan")
+    parser.add_argument("--parts", default="simulated,traces,b300", help="what is planned for")
     options = parser.parse_args()
 
     from benchmarks.flips import planning, planted, real, speed
 
-    made: dict[str, Callable[[], list[str]]] = {
+    made: dict[str, Callable[[], Iterable[str]]] = {
         "planted": lambda: planted.run(options.worlds, (60, 25, 15, 10), options.first),
         "b300": lambda: real.b300(options.shared),
         "cpu": lambda: real.cpu(options.shared),
-        "plan": lambda: planning.run(options.shared),
+        "plan": lambda: planning.run(options.shared, options.seeds, options.parts.split(",")),
         "speed": speed.run,
     }
     for name in options.rows.split(","):

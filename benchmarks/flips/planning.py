@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -80,14 +80,20 @@ def chosen_at_random(problem: Problem, budget: float, seed: int) -> list[tuple[i
 
 
 def chosen_by_grid(problem: Problem, budget: float) -> list[tuple[int, int]]:
-    """Return every point of the grid equally often, then evenly spaced ones of it."""
+    """Return every point of the grid equally often, then as many as the rest pays for.
+
+    The cheapest of a grid come first, which is kind to it; recorded blocks cost about the
+    same, and evenly spaced ones span all of them.
+    """
     costs = np.asarray([e.gpu_s / 60.0 for e in problem.episodes])
     turns = 0 if problem.once else int(budget // costs.sum())
     counts = dict.fromkeys(range(costs.size), turns) if turns else {}
     left = budget - turns * float(costs.sum())
     spaced: list[int] = []
     for size in range(1, costs.size + 1):
-        order = np.unique(np.linspace(0, costs.size - 1, size).astype(int))
+        order = np.argsort(costs)[:size]
+        if problem.once:
+            order = np.unique(np.linspace(0, costs.size - 1, size).astype(int))
         if costs[order].sum() <= left:
             spaced = order.tolist()
     for number in spaced:
@@ -292,37 +298,34 @@ def recorded(kept: Sequence[RunSteps], seed: int, name: str) -> Problem:
 _FIELDS = tuple(name for name in table_of([BatchTotals()]) if "window" not in name)
 
 
-def run(shared: Path) -> list[str]:
-    """Compare on simulated worlds and on recorded runs."""
-    lines = []
+def run(shared: Path, seeds: int, parts: Sequence[str]) -> Iterator[str]:
+    """Compare on simulated worlds and on recorded runs, line by line."""
     results: list[dict[str, np.ndarray]] = []
-    for seed in (1, 2, 3):
+    for seed in range(1, seeds + 1) if "simulated" in parts else ():
         problem = simulated(seed)
-        total = sum(e.gpu_s for e in problem.episodes) / 60.0
-        budget = 0.004 * total
+        budget = 0.004 * sum(e.gpu_s for e in problem.episodes) / 60.0
         found, said = compared(problem, budget, seed)
         results.append(found)
-        lines.append(f"  simulated {seed}: {budget * 60:.1f} GPU-s; {said}; {_ratios(found)}")
-    lines.append(f"  simulated, all: {_ratios(_joined(results))}")
-    results = []
-    groups: list[tuple[str, Path, Callable[[RunSteps], bool]]] = [
-        ("own traces", Path("none"), lambda r: r.plan.chip.kind == "cpu")
-    ]
-    if (shared / "data").is_dir():
+        yield f"  simulated {seed}: {budget * 60:.1f} GPU-s; {said}; {_ratios(found)}"
+    if results:
+        yield f"  simulated, all: {_ratios(_joined(results))}"
+    groups: list[tuple[str, Path, Callable[[RunSteps], bool]]] = []
+    if "traces" in parts:
+        groups.append(("own traces", Path("none"), lambda r: r.plan.chip.kind == "cpu"))
+    if "b300" in parts and (shared / "data").is_dir():
         groups.append(("B300", shared, lambda r: r.run.startswith("b300-qwen3-32b")))
     for name, where, wanted in groups:
         with tempfile.TemporaryDirectory() as work:
             runs = load_runs(where, Path(work))[0]
         kept, _ = gated(runs, wanted)
         mine = []
-        for seed in (1, 2):
+        for seed in range(1, seeds + 1):
             problem = recorded(kept, seed, "more")
             budget = 0.08 * sum(e.gpu_s for e in problem.episodes) / 60.0
             found, said = compared(problem, budget, seed)
             mine.append(found)
-            lines.append(f"  {name} {seed}: {budget * 60:.1f} GPU-s; {said}; {_ratios(found)}")
-        lines.append(f"  {name}, all: {_ratios(_joined(mine))}")
-    return lines
+            yield f"  {name} {seed}: {budget * 60:.1f} GPU-s; {said}; {_ratios(found)}"
+        yield f"  {name}, all: {_ratios(_joined(mine))}"
 
 
 def _joined(results: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
