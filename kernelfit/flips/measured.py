@@ -89,7 +89,9 @@ def deployment_key(plan: Plan) -> Key:
     return (plan.chip.name, model.name, model.dtype, model.weight_dtype, resolution)
 
 
-def measured_shapes(runs: Iterable[RunSteps], inflation: float) -> tuple[MeasuredShape, ...]:
+def measured_shapes(
+    runs: Iterable[RunSteps], inflation: float, fewest: int = FEWEST_MEASURED
+) -> tuple[MeasuredShape, ...]:
     """Gather steps that are alike and average them.
 
     Parameters
@@ -98,11 +100,13 @@ def measured_shapes(runs: Iterable[RunSteps], inflation: float) -> tuple[Measure
         Gated runs.
     inflation : float
         Factor by which autocorrelation inflates the variance of a mean [1].
+    fewest : int
+        Steps of one shape that make a measurement.
 
     Returns
     -------
     tuple of MeasuredShape
-        One per deployment and shape of which at least ``FEWEST_MEASURED`` steps are there:
+        One per deployment and shape of which at least as many steps are there:
         equal requests and decoding requests; context and tokens within some percent.
         Steps whose time leaves out the host's are passed over, and so are, within a shape,
         those more than six robust deviations from its median.
@@ -124,8 +128,8 @@ def measured_shapes(runs: Iterable[RunSteps], inflation: float) -> tuple[Measure
             groups.setdefault((key, shape), []).append((run, int(at)))
     found = []
     for (key, _), members in groups.items():
-        if len(members) >= FEWEST_MEASURED:
-            averaged = _averaged(key, members, inflation)
+        if len(members) >= fewest:
+            averaged = _averaged(key, members, inflation, fewest)
             if averaged is not None:
                 found.append(averaged)
     return tuple(found)
@@ -135,13 +139,13 @@ _BINNED = ("tokens", "decode_context_tokens", "prefill_context_tokens")
 
 
 def _averaged(
-    key: Key, members: Sequence[tuple[RunSteps, int]], inflation: float
+    key: Key, members: Sequence[tuple[RunSteps, int]], inflation: float, fewest: int
 ) -> MeasuredShape | None:
     times = np.log([float(run.measured_s[at]) for run, at in members])
     spread = NORMAL * float(np.median(np.abs(times - np.median(times))))
     kept = np.abs(times - np.median(times)) <= max(TRUSTED * spread, 1e-9)
     count = int(np.count_nonzero(kept))
-    if count < FEWEST_MEASURED:
+    if count < fewest:
         return None
     names = members[0][0].totals
     totals = {

@@ -59,6 +59,7 @@ def choose(
     criterion: str = "d",
     gpu_minutes: float | None = None,
     startup_minutes: float = STARTUP_MINUTES,
+    most_repeats: int | None = None,
 ) -> Chosen:
     """Choose episodes.
 
@@ -79,6 +80,8 @@ def choose(
         next one gains next to nothing.
     startup_minutes : float
         Time of an engine's start [min].
+    most_repeats : int, optional
+        How often one episode may run; as often as it pays without.
 
     Returns
     -------
@@ -93,8 +96,9 @@ def choose(
     Notes
     -----
     Greedy: each time the episode with the most gain per GPU-minute, its pool's start
-    included where it is the first there. Information only adds up, so that a gain never
-    grows by waiting; the greedy choice of such gains is within a constant of the best.
+    included where it is the first there. What is known already is worth less, so that a
+    gain hardly ever grows by waiting: an episode is looked at again only where its last
+    gain would still make it the best.
     """
     if criterion not in CRITERIA:
         raise ValueError(f"criterion: got {criterion!r}; allowed {', '.join(CRITERIA)}")
@@ -105,28 +109,40 @@ def choose(
     spent = 0.0
     now = covariance
     value = _value(now, goals, steps, criterion)
+    # What each gained when it was last looked at; it will hardly gain more now.
+    latest = np.full(len(episodes), np.inf)
+
+    def cost_of(number: int) -> float:
+        pool = episodes[number].pool
+        start = 0.0 if pool in started else startup_minutes * gpus[pool]
+        return episodes[number].gpu_s / SECONDS_PER_MINUTE + start
+
     for _ in range(MOST_EPISODES):
         if gpu_minutes is None and goals.met(now, steps):
             break
-        best: tuple[float, float, float, int, Floats, list[int]] | None = None
-        for number, episode in enumerate(episodes):
-            cost = episode.gpu_s / SECONDS_PER_MINUTE
-            if episode.pool not in started:
-                cost += startup_minutes * gpus[episode.pool]
-            if gpu_minutes is not None and spent + cost > gpu_minutes + 1e-9:
-                continue
-            after = updated(now, episode.rows)
+        costs = np.asarray([cost_of(number) for number in range(len(episodes))])
+        allowed = np.ones(len(episodes), dtype=bool)
+        if gpu_minutes is not None:
+            allowed = spent + costs <= gpu_minutes + 1e-9
+        if most_repeats is not None:
+            allowed &= np.asarray([counts.get(n, 0) < most_repeats for n in range(len(episodes))])
+        best: tuple[float, float, int, Floats, list[int]] | None = None
+        for number in sorted(np.flatnonzero(allowed).tolist(), key=lambda n: -latest[n] / costs[n]):
+            if best is not None and latest[number] / costs[number] <= best[0]:
+                break
+            after = updated(now, episodes[number].rows)
             total = [a + b for a, b in zip(steps, like[number], strict=True)]
             gain = value - _value(after, goals, total, criterion)
-            if best is None or gain / cost > best[0]:
-                best = (gain / cost, gain, cost, number, after, total)
+            latest[number] = gain
+            if best is None or gain / costs[number] > best[0]:
+                best = (gain / costs[number], gain, int(number), after, total)
         if best is None or best[1] <= (LEAST_GAIN if gpu_minutes is None else 0.0):
             break
-        _, gain, cost, number, now, steps = best
+        _, gain, chosen, now, steps = best
         value -= gain
-        spent += cost
-        started.add(episodes[number].pool)
-        counts[number] = counts.get(number, 0) + 1
+        spent += float(costs[chosen])
+        started.add(episodes[chosen].pool)
+        counts[chosen] = counts.get(chosen, 0) + 1
     return Chosen(tuple(counts.items()), now, tuple(steps), spent, goals.met(now, steps))
 
 

@@ -117,13 +117,18 @@ def engine_arguments(run: Mapping[str, Any]) -> dict[str, Any]:
             out[known[key]] = value
         elif key in ("cudagraph_mode", "cudagraph_capture_sizes"):
             out.setdefault("compilation_config", {})[key] = value
-        elif value not in (False, 1, []) and key != "enable_prefix_caching":
+        elif key != "enable_prefix_caching" and not _is_nothing(value):
             left.append(key)
     if left:
         raise BadWorkload(f"{run['name']}: cannot pass on {', '.join(sorted(left))}")
     # Prompts are random: a hit would be an accident, and a page kept would be a page less.
     out["enable_prefix_caching"] = bool(pool.get("enable_prefix_caching", False))
     return out
+
+
+def _is_nothing(value: Any) -> bool:
+    """Return whether a setting is off, empty, or a width of 1 (which ``True`` equals, too)."""
+    return value is False or value == [] or (type(value) is int and value == 1)
 
 
 def episodes(run: Mapping[str, Any], seed: int) -> tuple[tuple[PlannedRequest, ...], ...]:

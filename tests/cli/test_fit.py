@@ -333,3 +333,61 @@ def test_freeze_a_pool_that_was_not_measured(done: tuple[Path, Outcome], tmp_pat
     unknown = kernelfit(*words, "--pool", "tp3")
     assert unknown.code == 2
     assert "has no such pool (got tp3); allowed tp1, tp2" in unknown.err
+
+
+def test_flips_by_flags_about_pools_that_nobody_ran(
+    done: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    source = done[0] / "calib" / "calibrations" / "h100-sxm.json"
+    words: tuple[Any, ...] = ("flips", source, *GIVEN, "--gpu", "h100-sxm", "--model")
+    words += ("Llama-3.1-8B", "--tp", "1,2", "--prompt", "512", "--output", "64")
+    words += ("--concurrency", "4,16", "--target", "0.02", "--first-token-target", "0.5")
+    said = kernelfit(*words, "--json", "--out", tmp_path)
+    flags = said.json()["flags"]
+    assert said.code == 1
+    wide = [flag for flag in flags if flag["pool"] == "tp2"]
+    # Its collectives are priors: nothing about it can be agreed upon, but what fits in memory.
+    assert {f["flag"] for f in wide if f["conclusion"] != "kv_fits"} <= {
+        "measure",
+        "uncertain",
+        "extrapolated",
+    }
+    assert {f["conclusion"] for f in flags} >= {"meets_first_token", "wider_pays", "best_pool"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".svg", ".png"}
+    # Eight KV heads do not divide by three.
+    refused = kernelfit(*words[:9], "3", *words[10:], "--json", "--exit-zero")
+    assert refused.code == 0
+    assert [row["pool"] for row in refused.json()["refused"]] == ["tp3 dp1"]
+    for wrong, text in (
+        (("--target", "fast"), "--target: has a wrong entry (got 'fast'); allowed numbers, commas"),
+        (("--percentile", "99"), "command line: questions.0.percentile is out of range"),
+        (("--gpu", "b300"), "no calibration of its GPU type was given"),
+        (("--set", "block_size"), "--set: is no pair"),
+    ):
+        failed = kernelfit(*words, *wrong)
+        assert failed.code == 2
+        assert text in failed.err
+        assert failed.out == ""
+
+
+def test_a_plan_from_logs_and_back(
+    done: tuple[Path, Outcome], traces: Path, tmp_path: Path
+) -> None:
+    calib = done[0] / "calib"
+    words = ("plan", traces, calib, *GIVEN, "--gpu-minutes", "1", "--startup-minutes", "0.1")
+    said = kernelfit(*words, "--out", tmp_path, "--json")
+    assert said.code == 0
+    (plan,) = said.json()["plans"]
+    assert 0.0 < plan["gpu_minutes"] <= 1.0
+    assert all(0.0 < row["shrinkage"] <= 1.0 + 1e-9 for row in plan["coefficients"])
+    assert kernelfit("check", tmp_path / "workload.json").out == "1 fine, 0 with problems\n"
+    later = calib / "calibrations" / "h100-sxm.json"
+    compared = kernelfit("plan", "--compare", tmp_path / "plan.json", later, "--json")
+    # Intervals of no width have nothing to shrink.
+    assert {row["real"] for row in compared.json()["coefficients"]} - {None} == {1.0}
+    in_words = kernelfit("plan", "--compare", tmp_path / "plan.json", later)
+    assert "width left, real" in in_words.out
+    assert kernelfit(*words, "--criterion", "x").code == 2
+    alone = kernelfit("plan", calib, *GIVEN)
+    assert "logs and a calibration of them are both needed" in alone.err
+    assert "is no plan" in kernelfit("plan", "--compare", later, later).err

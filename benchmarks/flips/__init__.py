@@ -1,0 +1,1 @@
+"""Conclusions, flags and plans against planted and recorded answers."""
