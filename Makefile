@@ -31,10 +31,10 @@ fit: $(READY) ## fit traces/ and write calib/ and reports/ (ARGS="--seed 1" adds
 	$(BIN)/kernelfit fit $(TRACES) $(ARGS)
 
 test: $(READY) ## run the tests (ARGS="-k kernel" adds options)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
 
 test-slow: $(READY) ## run the tests that are marked slow
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m slow $(ARGS)
 
 test-engine: $(READY) $(ENGINE_VENV)/.ready ## record with a real engine and check it (downloads vLLM)
 	KERNELFIT_ENGINE_PYTHON=$(abspath $(ENGINE_VENV))/bin/python \
