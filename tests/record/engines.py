@@ -33,14 +33,6 @@ DENSE = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-EXPERTS = {
-    **DENSE,
-    "architectures": ["MixtralForCausalLM"],
-    "model_type": "mixtral",
-    "num_local_experts": 4,
-    "num_experts_per_tok": 2,
-    "sliding_window": None,
-}
 
 
 def engine_python() -> str:

@@ -16,7 +16,8 @@ import pytest
 from kernelfit.logs.frontend import read_host_side
 from kernelfit.logs.hostwork import EVENT_KINDS, OBSERVERS
 from tests.logs.recording import read
-from tests.record.test_engine import PYTHON, TINY
+from tests.record.engines import DENSE as TINY
+from tests.record.engines import PYTHON
 
 REQUESTS = 12
 
