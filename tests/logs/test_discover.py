@@ -114,5 +114,14 @@ def test_entry_points_add_readers(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("kernelfit.logs.registry.entry_points", entries)
     found = readers()
-    assert list(found) == ["kernelfit", "vllm-log", "dynamo-fpm", "otel-steps", "table", "mine"]
+    of_steps = ["kernelfit", "vllm-log", "dynamo-fpm", "otel-steps", "table"]
+    of_requests = [
+        "vllm-bench-serve",
+        "vllm-bench-latency",
+        "guidellm",
+        "inference-perf",
+        "prometheus",
+        "otel-requests",
+    ]
+    assert list(found) == [*of_steps, *of_requests, "mine"]
     assert found["table"].name == "table"
