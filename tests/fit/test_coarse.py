@@ -101,6 +101,8 @@ def test_a_client_with_a_kernel_tells_it_too_but_less_sharply() -> None:
     result = coarse_host(as_client(requests()), KERNEL, draws=60)
     token = term(result, "admission_token_s")
     assert token.ci95[0] <= TOKEN_S <= token.ci95[1]
+    # However sharp it looks: the kernel may be wrong about a model that it never saw.
+    assert token.verdict == "weak"
     sharp = term(coarse_host(requests(), None, draws=60), "admission_token_s")
     assert np.ptp(token.ci95) > np.ptp(sharp.ci95)
     whole = term(
