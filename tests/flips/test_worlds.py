@@ -71,7 +71,7 @@ def judged(world: World, counts: tuple[int, int, int, int], steps: int) -> Count
 
 def test_flips_of_a_planted_gpu_are_found_and_settled() -> None:
     found = judged(make_world(1), (30, 10, 6, 2), steps=300)
-    assert found["flips"] >= 5
+    assert found["flips"] >= 4
     assert found["flips flagged"] == found["flips"]
     assert found["clear"] >= 15
     assert found["false alarms"] == 0
