@@ -33,7 +33,7 @@ def front_end(view: View) -> Table:
     columns = (
         Column("Work", short="host work"),
         Column("Events", numeric=True, short="events"),
-        Column("Scatter [%]", numeric=True, short="scatter"),
+        Column("Scatter [%]", numeric=True, short="scatter %"),
         Column("Mean over usual", numeric=True, short="mean/usual"),
         Column("Counted", short="counted"),
         Column("Seen", short="seen"),

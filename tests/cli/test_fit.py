@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from kernelfit.cli.main_job import gates_text
+from kernelfit.cli.result_text import gates_text
 from kernelfit.export.blis_check import validate_coefficient_set
 from kernelfit.export.plain import plain_schema
 from tests.cli.kernels import write_kernel

@@ -9,6 +9,7 @@ from kernelfit.cli.checking import check_document
 from kernelfit.documents.workloads import load_workload, workload_document
 from tests.documents.helpers import changed, one_problem, place_in, written
 
+CALIB = Path(__file__).resolve().parents[2] / "calib"
 GOOD = """\
 {
  "kind": "Workload",
@@ -40,7 +41,7 @@ def test_a_workload_reads_and_is_written_again(tmp_path: Path) -> None:
     assert [episode.repeat for episode in run.episodes] == [4, 1]
     again = written(tmp_path, json.dumps(workload_document(found)), "again.json")
     assert load_workload(again) == found
-    assert check_document(path) == "Workload"
+    assert check_document(path, CALIB) == "Workload"
 
 
 @pytest.mark.parametrize(

@@ -291,4 +291,4 @@ def test_rows_are_json_lines_with_a_header(recorded: Recorded) -> None:
     recorded.recorder.writer("frontend").flush()
     (path,) = recorded.folder.glob("frontend-*.jsonl")
     first = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
-    assert (first["role"], first["format"], first["version"]) == ("frontend", "kernelfit", 1)
+    assert (first["role"], first["format"], first["version"]) == ("frontend", "kernelfit", 2)
