@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.fuzz.check import TARGETS, Target, check, prepare
+from benchmarks.fuzz.requests import REQUEST_READERS, damaged
 from benchmarks.fuzz.seeds import seeds
 
 DEFAULT_RUNS = 20_000
@@ -41,8 +42,15 @@ def guided(target: Target, runs: int, seed: int) -> None:
     def one(data: bytes) -> None:
         check(target, folder, data)
 
+    def other(data: bytes, longest: int, number: int) -> bytes:
+        rng = random.Random(number)
+        if rng.random() < 0.5:
+            return bytes(atheris.Mutate(data, longest))
+        return damaged(rng, target.reader, data)[:longest]
+
     arguments = [sys.argv[0], f"-runs={runs}", f"-seed={seed}", f"-max_len={MAX_BYTES}"]
-    atheris.Setup([*arguments, "-verbosity=0", str(corpus)], one)
+    more = {"custom_mutator": other} if target.reader in REQUEST_READERS else {}
+    atheris.Setup([*arguments, "-verbosity=0", str(corpus)], one, **more)
     atheris.Fuzz()
 
 
@@ -71,6 +79,13 @@ def mutated(rng: random.Random, parts: list[bytes]) -> bytes:
     return bytes(data[:MAX_BYTES])
 
 
+def tried(rng: random.Random, target: Target, parts: list[bytes]) -> bytes:
+    """Return an input: bytes damaged anywhere, or values within a sound syntax."""
+    if target.reader in REQUEST_READERS and rng.random() < 0.7:
+        return damaged(rng, target.reader, rng.choice(parts))
+    return mutated(rng, parts)
+
+
 def unguided(target: Target, runs: int, seed: int) -> None:
     """Try seeded mutations of the fixtures."""
     rng = random.Random(seed)
@@ -79,7 +94,7 @@ def unguided(target: Target, runs: int, seed: int) -> None:
         folder = Path(name)
         prepare(target, folder)
         for _ in range(runs):
-            data = mutated(rng, parts)
+            data = tried(rng, target, parts)
             try:
                 check(target, folder, data)
             except Exception:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.fuzz.requests import REQUEST_READERS, check_served, entries
 from kernelfit.documents.problems import InputError
 from kernelfit.documents.runs import load_run
 from kernelfit.logs.columns import ParsedRun
@@ -60,6 +61,12 @@ TARGETS = (
         "blis-trace", "x.itl.csv", b"request_id,chunk_index,timestamp_us\n", table=True, beside=5
     ),
     Target("table", "x.csv", b"ms,n,p,t\n", table=True),
+    Target("vllm-bench-serve", "x.json"),
+    Target("vllm-bench-latency", "x.json"),
+    Target("guidellm", "x.json"),
+    Target("inference-perf", "x.json"),
+    Target("prometheus", "x.prom"),
+    Target("otel-requests", "x.jsonl"),
 )
 
 _REQUESTS = "request_id,input_tokens,output_tokens,send_time_us,status\n" + "".join(
@@ -125,7 +132,12 @@ def check(target: Target, folder: Path, data: bytes) -> tuple[ParsedRun, ...]:
         assert c.lines == c.steps + c.recognised + c.rejected
         assert (c.steps, c.rejected) == (run.steps.count, len(run.rejects))
         assert all(form_of(r.text) == r.text and r.line >= 1 for r in run.rejects)
-    if not target.table or not any(mark in whole for mark in (b'"', b"\r", b"\0")):
+    if target.reader in REQUEST_READERS:
+        # An entry is a request, a batch or a span, of which a line may hold any number.
+        assert sum(run.counts.lines for run in runs) == entries(target.reader, whole, runs)
+        for run in runs:
+            check_served(run)
+    elif not target.table or not any(mark in whole for mark in (b'"', b"\r", b"\0")):
         physical = whole.count(b"\n") + (not whole.endswith(b"\n")) if whole else 0
         physical += target.beside
         glued = sum(whole.count(word) for word in target.words)

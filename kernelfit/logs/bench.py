@@ -23,6 +23,7 @@ from kernelfit.documents.runs import RunFacts
 from kernelfit.logs.columns import ParsedRun
 from kernelfit.logs.served import (
     FAILED,
+    ORDER,
     Row,
     Sheet,
     count_of,
@@ -34,7 +35,9 @@ from kernelfit.logs.served import (
 from kernelfit.logs.source import RunSource
 
 _MS = 1e-3
-_STATISTIC = re.compile(r"(mean|median|std|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el)_ms")
+_STATISTIC = re.compile(
+    r"(mean|median|std|p(?:100|[0-9]{1,2}(?:\.[0-9]{1,4})?))_(ttft|tpot|itl|e2el)_ms"
+)
 _QUANTITIES = {
     "ttft": "time_to_first_token",
     "tpot": "time_per_output_token",
@@ -49,13 +52,14 @@ OWN_ARRIVAL = "each request's own arrival"
 """Clock of a result without start times: it does not say which requests met."""
 
 DETAILS: tuple[str, ...] = ("input_lens", "output_lens", "ttfts", "itls")
+_MORE_DETAILS = ("errors", "start_times", "latencies")
 
 
 class BenchServeReader:
     """Reader of ``vllm bench serve`` results."""
 
     name = "vllm-bench-serve"
-    version = 1
+    version = 2
     needs_facts = False
 
     def files(self, source: RunSource) -> tuple[Path, ...]:
@@ -94,7 +98,8 @@ def _serve(path: Path, line: int, result: Mapping[str, Any]) -> ParsedRun:
     if limit is not None:
         sheet.observe("max_concurrency", "setting", float(limit), 1)
     lists = [result.get(name) for name in DETAILS]
-    sizes = {len(each) for each in lists if isinstance(each, list)}
+    others = [result.get(name) for name in _MORE_DETAILS]
+    sizes = {len(each) for each in (*lists, *others) if isinstance(each, list)}
     if not all(isinstance(each, list) for each in lists):
         sheet.lines += 1
     elif len(sizes) != 1:
@@ -108,9 +113,9 @@ def _serve(path: Path, line: int, result: Mapping[str, Any]) -> ParsedRun:
 
 def _requests(sheet: Sheet, line: int, result: Mapping[str, Any]) -> None:
     count = len(result["ttfts"])
-    errors, starts, ends = (
-        _as_long(result.get(name), count) for name in ("errors", "start_times", "latencies")
-    )
+    given = [result.get(name) for name in _MORE_DETAILS]
+    stamped = isinstance(given[1], list)
+    errors, starts, ends = (each if isinstance(each, list) else [None] * count for each in given)
     for number in range(count):
         first = real(result["ttfts"][number])
         gaps = numbers(result["itls"][number])
@@ -119,11 +124,14 @@ def _requests(sheet: Sheet, line: int, result: Mapping[str, Any]) -> None:
             why = "an error is noted" if errors[number] else "no first token came"
             sheet.refuse(line, f"{FAILED}: request {number + 1}: {why}")
             continue
-        if math.isnan(first) or gaps is None:
+        # On a clock of all requests, one without its start would pass for the very first.
+        start = real(starts[number]) if stamped else 0.0
+        if math.isnan(first) or math.isnan(start) or gaps is None:
             sheet.refuse(line, f"request {number + 1}: its times are no numbers")
             continue
-        start = real(starts[number])
-        start = 0.0 if math.isnan(start) else start
+        if any(gap < 0 for gap in gaps):
+            sheet.refuse(line, f"{ORDER}: request {number + 1}: a chunk comes before another")
+            continue
         whole = real(ends[number])
         sheet.add(
             Row(
@@ -136,10 +144,6 @@ def _requests(sheet: Sheet, line: int, result: Mapping[str, Any]) -> None:
                 chunks=1 + len(gaps),
             )
         )
-
-
-def _as_long(values: Any, count: int) -> list[Any]:
-    return values if isinstance(values, list) and len(values) == count else [None] * count
 
 
 class BenchLatencyReader:

@@ -33,7 +33,7 @@ class GuidellmReader:
     """Reader of guidellm's reports."""
 
     name = "guidellm"
-    version = 1
+    version = 2
     needs_facts = False
 
     def files(self, source: RunSource) -> tuple[Path, ...]:
@@ -49,16 +49,26 @@ class GuidellmReader:
             if not isinstance(benchmarks, list):
                 hint = "an object with a list of benchmarks"
                 raise refuse_format(source.path, "a report of guidellm", hint)
-            runs += [_benchmark(source.path, benchmark) for benchmark in benchmarks]
+            runs += [
+                _benchmark(source.path, place, benchmark)
+                for place, benchmark in enumerate(benchmarks, start=1)
+            ]
         return tuple(runs)
 
 
-def _benchmark(path: Path, benchmark: Any) -> ParsedRun:
+def _benchmark(path: Path, place: int, benchmark: Any) -> ParsedRun:
     sheet = Sheet(path.name)
     groups = inside(benchmark, "requests")
+    if not isinstance(groups, Mapping):
+        sheet.refuse(place, f"benchmark {place} holds no requests by what became of them")
     for group in ("successful", "errored", "incomplete"):
         entries = inside(groups, group)
-        for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+        if entries is None:
+            continue
+        if not isinstance(entries, list):
+            sheet.refuse(place, f"benchmark {place}: what stands under {group} is no list")
+            continue
+        for number, entry in enumerate(entries, start=1):
             if group == "successful":
                 _request(sheet, number, entry)
             else:

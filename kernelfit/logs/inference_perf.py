@@ -19,6 +19,7 @@ from kernelfit.documents.runs import RunFacts
 from kernelfit.logs.columns import ParsedRun
 from kernelfit.logs.served import (
     FAILED,
+    ORDER,
     Row,
     Sheet,
     count_of,
@@ -38,7 +39,7 @@ class InferencePerfReader:
     """Reader of inference-perf's requests."""
 
     name = "inference-perf"
-    version = 1
+    version = 2
     needs_facts = False
 
     def files(self, source: RunSource) -> tuple[Path, ...]:
@@ -71,6 +72,12 @@ def _request(sheet: Sheet, number: int, entry: Any) -> None:
     times = numbers(listed if listed is not None else inside(response, "output_token_times"))
     if not output:
         sheet.refuse(number, f"{FAILED}: the request has no output token")
+        return
+    if times is None and (listed is not None or inside(response, "output_token_times")):
+        sheet.refuse(number, "the times of its tokens are no numbers")
+        return
+    if times and any(after < before for before, after in pairwise(times)):
+        sheet.refuse(number, f"{ORDER}: a token comes before the one that precedes it")
         return
     prompt = count_of(inside(info, "input_tokens"), 1)
     if prompt is None:

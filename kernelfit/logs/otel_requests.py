@@ -10,7 +10,8 @@ same name carry events and no such attributes; they are recognised and left alon
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,20 @@ import msgspec
 from kernelfit.documents.runs import RunFacts
 from kernelfit.logs.columns import ParsedRun
 from kernelfit.logs.lines import TruncatedFile, read_lines
-from kernelfit.logs.served import FAILED, Row, Sheet, all_nan, count_of, inside, refuse_format
+from kernelfit.logs.served import FAILED, Row, Sheet, all_nan, count_of, inside, real, refuse_format
 from kernelfit.logs.source import RunSource
 
 SPAN = "llm_request"
 _LATENCY = "gen_ai.latency."
 _USAGE = "gen_ai.usage."
+_WRITTEN = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][-+]?[0-9]{1,3})?")
 
 
 class OtelRequestsReader:
     """Reader of request spans."""
 
     name = "otel-requests"
-    version = 1
+    version = 2
     needs_facts = False
 
     def files(self, source: RunSource) -> tuple[Path, ...]:
@@ -78,6 +80,9 @@ def _spans(value: Any) -> Iterator[Any]:
 
 
 def _request(sheet: Sheet, number: int, span: Any) -> None:
+    if not isinstance(span, Mapping):
+        sheet.refuse(number, "a span is no object")
+        return
     attributes = {
         str(inside(item, "key")): _number(inside(item, "value"))
         for item in _items(span, "attributes")
@@ -95,12 +100,16 @@ def _request(sheet: Sheet, number: int, span: Any) -> None:
         sheet.refuse(number, f"{FAILED}: the request has no output token")
         return
     arrival = _number({"intValue": inside(span, "startTimeUnixNano")}) * 1e-9
+    if math.isnan(arrival):
+        # On a clock of all requests it would pass for one of 1970.
+        sheet.refuse(number, "the span states no start")
+        return
     sheet.add(
         Row(
             number,
-            arrival_s=0.0 if math.isnan(arrival) else arrival,
-            first_token_s=(0.0 if math.isnan(arrival) else arrival) + first,
-            finish_s=(0.0 if math.isnan(arrival) else arrival) + whole,
+            arrival_s=arrival,
+            first_token_s=arrival + first,
+            finish_s=arrival + whole,
             prompt_tokens=count_of(attributes.get(f"{_USAGE}prompt_tokens"), 1),
             output_tokens=output,
             queue_s=seconds("time_in_queue"),
@@ -115,7 +124,8 @@ def _number(value: Any) -> float:
     stated = inside(value, "intValue")
     if stated is None:
         stated = inside(value, "doubleValue")
-    try:
-        return float(stated) if isinstance(stated, str | int | float) else math.nan
-    except (ValueError, OverflowError):
-        return math.nan
+    if isinstance(stated, str):
+        if not _WRITTEN.fullmatch(stated):
+            return math.nan
+        stated = float(stated)
+    return real(stated)

@@ -71,6 +71,8 @@ class Row:
         if self.prompt_tokens is None:
             return f"{COUNTS}: the tokens of the prompt are not stated"
         first, end = self.first_token_s - self.arrival_s, self.finish_s - self.arrival_s
+        if any(math.isinf(time) for time in (self.arrival_s, self.first_token_s, self.finish_s)):
+            return f"{ORDER}: a time is beyond all measure"
         if first < 0 or end < 0 or end < first - SLACK_S:
             return f"{ORDER}: the first token or the end comes before what precedes it"
         if any(value < 0 for value in (self.queue_s, self.prefill_s, self.decode_s)):
@@ -271,7 +273,10 @@ def real(value: Any) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # JSON bounds no integer
+        return math.nan
     return number if math.isfinite(number) else math.nan
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz.__main__ import mutated
+from benchmarks.fuzz.__main__ import tried
 from benchmarks.fuzz.check import TARGETS, Target, check, prepare
 from benchmarks.fuzz.seeds import seeds
 from kernelfit.logs.registry import readers
@@ -28,7 +28,7 @@ def test_no_crash_and_no_lost_line(
 ) -> None:
     folder = tmp_path_factory.mktemp("fuzz")
     prepare(target, folder)
-    data = mutated(random.Random(number), SEEDS[target.reader])
+    data = tried(random.Random(number), target, SEEDS[target.reader])
     check(target, folder, data + raw if how else raw + data)
 
 

@@ -22,16 +22,18 @@ from tests.logs.forms.sglang import pre
 from tests.logs.forms.trtllm import it
 from tests.logs.forms.vllm_averages import BASE, V1
 from tests.logs.forms.vllm_steps import DECODE, INIT, REQUEST, new
+from tests.logs.private_requests import (
+    ADDRESS,
+    CANARIES,
+    HOST,
+    KEY,
+    SECRET,
+    SOURCES,
+    TOKENS,
+    WORD,
+)
 from tests.logs.recording import header, small
 from tests.logs.test_blis_trace import Engine
-
-WORD = "quixotic-zebra"
-TOKENS = "128009, 90060, 77031"
-HOST = "gpu-node-17.corp.example"
-ADDRESS = "10.77.31.4"
-KEY = "sk-canary-4242"
-CANARIES = (WORD, "zebra", "128009", "77031", HOST, "corp", ADDRESS, KEY)
-SECRET = f"{WORD} [{TOKENS}] {HOST} {ADDRESS}:8000 {KEY}"
 
 FLAGS = {"gpu": "h100-sxm", "model": "qwen3-8b"}
 CALIB = Path(__file__).resolve().parents[2] / "calib"
@@ -201,7 +203,8 @@ def test_secrets_in_a_trace(tmp_path: Path) -> None:
 
 def test_every_reader_is_tried_here() -> None:
     tried = {"vllm-log", "sglang-log", "trtllm-log", "dynamo-fpm", "sglang-fpm", "otel-steps"}
-    assert set(readers()) == tried | {"kernelfit", "table", "blis-trace"}
+    # Readers of whole requests are tried in test_private_requests.
+    assert set(readers()) == tried | {"kernelfit", "table", "blis-trace"} | set(SOURCES)
 
 
 @given(st.text(max_size=600))
