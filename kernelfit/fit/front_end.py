@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm, t
 
 from kernelfit.fit.blocks import Block
 from kernelfit.fit.calibration import Evidence
@@ -235,6 +236,7 @@ def _fit_kind(
         seed=seed,
         inflation=fit.inflation,
     )
+    log_draws = _few_blocks(log_draws, np.unique(blocked.block).size)
     coefficients, evidence = judge(fit, log_draws, chip, by_name(given), scope)
     fitted_s, _, _ = predict(design, fit.solution.log_cost, 0.0)
     counted = np.concatenate([_counted(kind, run) for run in kept])
@@ -265,6 +267,16 @@ def _fit_kind(
         shape,
     )
     return coefficients, evidence, drawn, part
+
+
+def _few_blocks(log_draws: Floats, blocks: int) -> Floats:
+    """Spread draws by what a variance from so few blocks is short of, and unsure by.
+
+    Resampling n blocks gives (n - 1) / n of the variance, and its own error is Student's.
+    """
+    middle = np.median(log_draws, axis=0)
+    student = float(t.ppf(0.975, blocks - 1) / norm.ppf(0.975))
+    return np.asarray(middle + (log_draws - middle) * student * np.sqrt(blocks / (blocks - 1)))
 
 
 def _widened(c: Coefficient, shape: Linearity) -> Coefficient:

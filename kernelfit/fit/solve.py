@@ -201,8 +201,9 @@ def _solve(
         if found.objective < best.objective - WORTH:
             best = found
     evaluations = sum(found.evaluations for found in tries)
-    # The scale is re-estimated between rounds; with a given scale one round is enough.
-    rounds = 1 if scale is not None else ROUNDS if start is None else ROUNDS_FROM_START
+    # The scale is re-estimated between rounds, and which rows are trusted always: trust that
+    # stays with the start holds a resample back, so that draws would scatter too little.
+    rounds = ROUNDS if start is None and scale is None else ROUNDS_FROM_START
     for turn in range(1, rounds + 1):
         ratio = best.log_ratio
         if scale is None:
