@@ -113,7 +113,10 @@ def coefficient_shares(view: View) -> Drawing | None:
         )
         words = "; ".join(f"{row[0]['name']} {units.percent(row[1])} %" for row in rows)
         alt = f"Rates of {view['gpu']} as shares of the datasheet peak, with intervals: {words}."
-        caption = "The line at 100 % is the datasheet peak, which no rate may beat."
+        caption = (
+            "The line at 100 % is the datasheet peak, which no rate may beat but that of experts, "
+            "whose reads may count experts that the batch did not touch."
+        )
         at = tuple(
             (100.0 * value, float(place), _rate_words(entry, value, low, high))
             for place, (entry, value, low, high) in enumerate(rows)

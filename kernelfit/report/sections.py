@@ -16,6 +16,7 @@ from kernelfit.report import (
     units,
 )
 from kernelfit.report.figure import Drawing
+from kernelfit.report.select import step_share
 from kernelfit.report.tables import Table
 from kernelfit.report.words import VERDICTS, plural
 
@@ -220,11 +221,8 @@ def _kept_words(view: View) -> str:
     runs = view["calibration"].get("runs") or ()
     steps, kept = (sum(int(run[key]) for run in runs) for key in ("steps", "kept"))
     entries = view["calibration"]["coefficients"]
-    priced = {
-        str(entry["name"]): float(entry["evidence"]["time_share"])
-        for entry in entries
-        if (entry.get("evidence") or {}).get("time_share") is not None
-    }
+    shares = {str(entry["name"]): step_share(view, entry) for entry in entries}
+    priced = {name: share for name, share in shares.items() if share is not None}
     models = len({str(run["model"]) for run in runs})
     words = (
         f"{plural(len(runs), 'run')} of {plural(models, 'model')} "
@@ -239,7 +237,7 @@ def _kept_words(view: View) -> str:
         )
         words += (
             f" Coefficients that these runs measured price {units.percent(min(measured, 1.0))} % "
-            "of the measured time; the rest stands on literature, datasheets and assumptions."
+            "of the step time; the rest stands on literature, datasheets and assumptions."
         )
     return words
 

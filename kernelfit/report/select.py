@@ -31,6 +31,29 @@ class NoCalibration(ValueError):
     """The result holds no calibration of the GPU type asked for."""
 
 
+def step_share(view: Mapping[str, Any], entry: Mapping[str, Any]) -> float | None:
+    """Return the share of the measured step time that a coefficient prices.
+
+    Parameters
+    ----------
+    view : mapping
+        What the report knows of one GPU type.
+    entry : mapping
+        One of its coefficients.
+
+    Returns
+    -------
+    float or None
+        None where it is not known, and for host work around the step, whose share is one of
+        its own events and adds up with no step's [1].
+    """
+    share = (entry.get("evidence") or {}).get("time_share")
+    around = (view["calibration"].get("front_end") or {}).get("scope")
+    if share is None or (around is not None and entry.get("scope") == around):
+        return None
+    return float(share)
+
+
 def one_gpu(result: Mapping[str, Any], gpu: str) -> dict[str, Any]:
     """Return what a result says about one GPU type.
 

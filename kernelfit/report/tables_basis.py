@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelfit.report import units
+from kernelfit.report.select import step_share
 from kernelfit.report.tables import Cell, Column, Table
 from kernelfit.report.tables_checks import rank
 from kernelfit.report.words import METHODS_MEAN, VERDICTS
@@ -31,7 +32,7 @@ def evidence(view: View) -> Table:
     columns = (
         Column("Evidence"),
         Column("Coefficients", numeric=True),
-        Column("Of the measured time [%]", numeric=True),
+        Column("Of the step time [%]", numeric=True),
         *(Column(name.replace("_", " "), numeric=True) for name in VERDICTS),
         Column("Which"),
     )
@@ -41,8 +42,8 @@ def evidence(view: View) -> Table:
     rows = []
     for method in sorted(found, key=lambda name: rank(name, METHODS)):
         mine = found[method]
-        shares = [(entry.get("evidence") or {}).get("time_share") for entry in mine]
-        known = [float(share) for share in shares if share is not None]
+        shares = [step_share(view, entry) for entry in mine]
+        known = [share for share in shares if share is not None]
         total = sum(known) if known else None
         counts = (sum(entry["verdict"] == name for entry in mine) for name in VERDICTS)
         rows.append(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelfit.report import units
+from kernelfit.report.select import step_share
 from kernelfit.report.tables import Cell, Column, Table
 
 View = Mapping[str, Any]
@@ -38,7 +39,7 @@ def coefficients(view: View) -> Table:
         Column("Not separable from", short="alias of"),
         Column("Prior", terminal=False),
     )
-    rows = tuple(_coefficient(entry) for entry in view["calibration"]["coefficients"])
+    rows = tuple(_coefficient(view, entry) for entry in view["calibration"]["coefficients"])
     return Table(
         "coefficients",
         f"Coefficients of {view['gpu']} with 95 % intervals from block resampling",
@@ -48,7 +49,7 @@ def coefficients(view: View) -> Table:
     )
 
 
-def _coefficient(entry: Mapping[str, Any]) -> tuple[Cell, ...]:
+def _coefficient(view: View, entry: Mapping[str, Any]) -> tuple[Cell, ...]:
     shown = units.show(entry)
     interval = entry.get("ci95")
     share = entry.get("share_of_peak")
@@ -57,7 +58,8 @@ def _coefficient(entry: Mapping[str, Any]) -> tuple[Cell, ...]:
     evidence = entry.get("evidence") or {}
     notes = []
     if evidence.get("time_share") is not None:
-        notes.append(f"{units.percent(evidence['time_share'])} % of the measured time")
+        whole = "its events'" if step_share(view, entry) is None else "the step"
+        notes.append(f"{units.percent(evidence['time_share'])} % of {whole} time")
     if evidence.get("vif") is not None:
         vif = float(evidence["vif"])
         text = f"above {units.count(_HUGE)}" if vif > _HUGE else units.number(vif)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kernelfit.report import tables_basis, tables_fit
+from kernelfit.report.select import one_gpu
 from kernelfit.report.text import coarse_table, host_words
 from kernelfit.report.write import write_report
 from tests.report.golden import check_golden
@@ -142,3 +144,16 @@ def test_the_page_shows_the_sources_of_its_own_gpu_type(tmp_path: Path) -> None:
     assert "admission_request_s + output_call_s" in text.replace("<wbr>", "")
     assert "spans-a" in text
     assert "elsewhere" not in text
+
+
+def test_shares_of_host_events_are_no_shares_of_the_step() -> None:
+    """Each kind of host work is whole in itself; added to the steps it gave 389 %."""
+    result = with_host()
+    steps = [row for row in result["calibrations"][0]["coefficients"] if row["scope"] != SCOPE]
+    for row in result["calibrations"][0]["coefficients"]:
+        row["evidence"] = {"time_share": 1.0 if row["scope"] == SCOPE else 1.0 / len(steps)}
+    view = one_gpu(result, result["calibrations"][0]["gpu"])
+    shares = [row[2].value for row in tables_basis.evidence(view).rows]
+    assert sum(float(share) for share in shares if share is not None) == pytest.approx(1.0)
+    notes = {row[0].text: row for row in tables_fit.coefficients(view).rows}
+    assert "100.0 % of its events' time" in str(notes["admission_token_s"])
