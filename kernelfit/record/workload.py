@@ -82,7 +82,7 @@ def _arrivals(rng: random.Random, limits: Limits) -> list[PlannedRequest]:
     requests = []
     budget = limits.episode_tokens
     for _ in range(rng.randrange(2, 24)):
-        length = _log_uniform(rng, limits.shortest_tokens, 400)
+        length = _log_uniform(rng, limits.shortest_tokens, min(400, limits.longest_tokens))
         budget -= length
         requests.append(PlannedRequest(_tokens(rng, length), rng.randrange(20, 36), 0))
     for _ in range(rng.randrange(3, 8)):

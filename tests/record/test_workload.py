@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kernelfit.record.workload import BATCHES, VOCABULARY, Limits, plan
@@ -67,6 +67,8 @@ def test_a_recording_spans_batches_contexts_and_prefix_hits() -> None:
     longest=st.integers(64, 1000),
     budget=st.integers(500, 5000),
 )
+# Arrivals were up to 400 tokens long whatever the limit.
+@example(seed=1, longest=260, budget=2048)
 def test_limits_are_kept(seed: int, longest: int, budget: int) -> None:
     limits = Limits(longest_tokens=longest, episode_tokens=budget, steps=60)
     for episode in plan(seed, limits):
