@@ -74,25 +74,6 @@ def _trust(ratio: Floats, noise: float) -> Floats:
     return np.asarray(inside)
 
 
-def start_ratio(design: Design, start: Solution) -> Floats:
-    """Return the residuals of a start.
-
-    Parameters
-    ----------
-    design : Design
-        The design.
-    start : Solution
-        The start.
-
-    Returns
-    -------
-    ndarray, shape (n_rows,)
-        ln(predicted / measured) [1].
-    """
-    predicted, _, _ = predict(design, start.log_cost, start.overlap_share)
-    return np.asarray(np.log(predicted / design.measured_s))
-
-
 def solve(
     design: Design,
     priors: Priors,
